@@ -144,8 +144,8 @@ pub(crate) fn document() -> serde_json::Value {
     openapi::complete(description)
 }
 
-/// Everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it by [`bellwire_net::http_server`]: the rate limits go
-/// by the peer's address, which that notes in each request.
+/// Router for everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it with [`bellwire_net::http_server`],
+/// which adds the peer's address to each request: rate limits need that.
 pub fn router(state: ApiState) -> Router {
     let Routes { public, reports, server } = routes_by_caller();
     let (public, _) = public.split_for_parts();
@@ -208,8 +208,8 @@ fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderVa
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives the request its id, that of the client if it can be logged, and writes it into the log and problems. It adds the
-/// remaining budget of a server's key to the response, and renews the cookie of a session now and then.
+/// Assigns each request its id: the client's `X-Request-Id` if it is safe to log. Writes the id into logs and problems. Adds
+/// the remaining rate limit of an app's key to the response, and renews session cookies.
 async fn identify(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let given = request
         .headers()

@@ -1,4 +1,4 @@
-//! `sqlx::migrate!` embeds the migrations. Cargo detects an added file only if the directory is watched.
+//! Declares the migrations directory, so that Cargo rebuilds when a file is added. `sqlx::migrate!` embeds the files.
 #![allow(clippy::print_stdout, reason = "how build scripts talk to cargo")]
 
 fn main() {

@@ -1,4 +1,4 @@
-//! `/v1/alerts`: what an operator has to look at.
+//! `/v1/alerts`: problems that need an operator.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -28,21 +28,21 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct AlertResponse {
     /// Id of the alert.
     id: AlertId,
-    /// The app it concerns; null: the server as a whole.
+    /// App of the alert. Null: it concerns the whole server.
     app: Option<AppId>,
     /// Kind of the alert.
     kind: AlertKind,
-    /// Subject of the alert: a key, a message, a lane, a metric.
+    /// Subject of the alert: a key, message, lane or metric.
     subject: String,
-    /// Description for people.
+    /// Description of the problem, as text to display.
     detail: String,
     /// Number of occurrences since the alert was opened.
     n: i64,
-    /// Time at which it was opened.
+    /// Time at which the alert was opened.
     first_at: DateTime<Utc>,
     /// Time of the last occurrence.
     last_at: DateTime<Utc>,
-    /// Time at which it was resolved. Null: it is open.
+    /// Time at which the alert was resolved. Null: it is open.
     resolved_at: Option<DateTime<Utc>>,
 }
 

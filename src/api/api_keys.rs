@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/api-keys`: keys of an app's servers. The server's own keys (`/v1/api-keys`), of operators and scrapers,
-//! are made on the command line only: see [`super::local_router`].
+//! `/v1/apps/{app}/api-keys`: API keys of an app. The server's own keys (`/v1/api-keys`), for operators and scrapers, are
+//! created only on the command line: see [`super::local_router`].
 
 use axum::Router;
 use axum::extract::State;
@@ -33,19 +33,19 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct ApiKeyResponse {
     /// Id of the key.
     id: ApiKeyId,
-    /// Name of the key for people.
+    /// Display name of the key.
     name: String,
-    /// The first characters of its secret.
+    /// First characters of the secret, to recognise the key.
     hint: String,
     /// Scopes of the key.
     scopes: Vec<Scope>,
     /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Expiry, after which the key is invalid.
+    /// Time from which the key is invalid. Null: never.
     expires_at: Option<DateTime<Utc>>,
-    /// Time of the revocation.
+    /// Time of the revocation. Null: not revoked.
     revoked_at: Option<DateTime<Utc>>,
-    /// The day, in UTC, on which a request last showed it. Null: never used.
+    /// Day (UTC) of the last request with this key. Null: never used.
     last_used_on: Option<NaiveDate>,
     /// Creator: the id of an API key or a teammate, or `local` for the command line.
     created_by: String,
@@ -81,21 +81,21 @@ pub(crate) struct NewApiKeyResponse {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApiKey {
-    /// Name of the key for people, 1 to 200 characters.
+    /// Display name of the key, 1 to 200 characters.
     name: String,
     /// Scopes of the key: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
     scopes: Vec<Scope>,
-    /// Expiry, after which the key is invalid. By default that of the key that creates it.
+    /// Time from which the key is invalid. By default the expiry of the key that creates it.
     #[serde(default, deserialize_with = "request_time::optional")]
     expires_at: Option<DateTime<Utc>>,
 }
 
-/// Handling of the keys that a revoked key created.
+/// Options of a revocation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RevokeQuery {
-    /// Whether the keys that it made, and those that these made, stay valid. By default they are revoked with it.
+    /// Whether keys created with this key, directly or indirectly, stay valid. By default they are revoked, too.
     #[serde(default)]
     keep_descendants: bool,
 }
@@ -103,8 +103,7 @@ pub(crate) struct RevokeQuery {
 /// Result of a revocation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiKeysRevoked {
-    /// Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
-    /// count.
+    /// Number of revoked keys: this one and, unless kept, its descendants. Keys that were revoked before are not counted.
     revoked: i64,
 }
 
@@ -120,8 +119,8 @@ pub(crate) async fn list(
     list_of(&state, Some(server.app.id), &uri, &paging).await
 }
 
-/// Creates an API key. It can have no permission that the creating key lacks, and does not outlast it, an operator's key
-/// included. A key created by a signed-in teammate has no such end.
+/// Creates an API key. The new key cannot have permissions that the creating key lacks, and cannot outlast that key. A key
+/// created by a signed-in teammate has no such end.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys", request_body = NewApiKey,
     responses((status = 201, body = NewApiKeyResponse)))]
 pub(crate) async fn create(
@@ -132,8 +131,8 @@ pub(crate) async fn create(
     create_for(&state, Some(server.app.id), &server.caller, (body, faults), pending).await
 }
 
-/// Revokes an API key at once and permanently. The keys that it created are revoked, too, identity keys included, unless they are
-/// to be kept: a thief may have created some. A key cannot revoke one with more permissions than its own.
+/// Revokes an API key at once and permanently. Keys that were created with it (API and identity keys) are revoked, too, unless
+/// `keep_descendants` is set: a thief may have created them. A key cannot revoke one with more permissions than its own.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
     responses((status = 200, body = ApiKeysRevoked)))]
 pub(crate) async fn revoke(
@@ -213,7 +212,7 @@ async fn create_for(
     once.finish(state, StatusCode::CREATED, &NewApiKeyResponse { key: key.into(), secret }).await
 }
 
-/// Refuses a key that may do more than the one that makes it, or lasts longer: it would outlive its revocation or its end.
+/// Checks that a new key has no more permissions than its creator, and does not outlast it.
 fn check_descent(maker: &Caller, body: &NewApiKey) -> Result<(), Problem> {
     let mut excess = Vec::new();
     for (i, scope) in body.scopes.iter().enumerate().filter(|(_, scope)| !maker.may(**scope)) {

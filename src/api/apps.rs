@@ -1,4 +1,4 @@
-//! `/v1/apps`: operators make and list apps; an app's own servers read and change it.
+//! `/v1/apps`: operators create and list apps. An app's own keys read and change it.
 
 pub(crate) mod config;
 pub(crate) mod guard;
@@ -41,33 +41,33 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 pub(super) const WEIGHT_DEFAULT: i16 = 1;
-/// Rounds of a hundred messages that a request to delete an app cancels itself.
+/// Rounds of a hundred messages that the deletion request cancels itself. Maintenance cancels the remaining messages.
 const CANCEL_ROUNDS: usize = 20;
 pub(super) const ORIGINS_MAX: usize = 50;
 
-/// App of a server.
+/// An app: a site that sends notifications.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AppResponse {
     /// Id of the app.
     id: AppId,
-    /// Short name of the app.
+    /// Short name of the app in URLs.
     slug: String,
-    /// Name of the app for people.
+    /// Display name of the app.
     name: String,
-    /// Origins that browsers may call from.
+    /// Origins whose pages may call the API from browsers (CORS).
     origins: Vec<String>,
-    /// Whether endpoints on hosts of no known push service are let in.
+    /// Whether subscriptions with endpoints outside the known push services are accepted.
     allow_other_gateways: bool,
-    /// Rights of browsers in addition to joining and leaving existing open topics.
+    /// Permissions of browsers in addition to joining and leaving existing open topics.
     #[schema(value_type = Vec<BrowserRight>)]
     browsers_may: BrowsersMay,
-    /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
+    /// Maximum `retries` of a delivery policy in QStash's form, and the default if a policy has none.
     max_retries: i16,
-    /// Turns of the app, relative to an app of weight 1, while deliveries of several apps wait.
+    /// Share of sending capacity relative to an app of weight 1, while deliveries of several apps wait.
     weight: i16,
     /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Start of its deletion.
+    /// Time at which deletion of the app started. Null: the app is not being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     deleting_at: Option<DateTime<Utc>>,
 }
@@ -89,7 +89,7 @@ impl From<App> for AppResponse {
     }
 }
 
-/// A new app and the VAPID key that it begins with.
+/// A new app and its first VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NewAppResponse {
     #[serde(flatten)]
@@ -104,49 +104,50 @@ pub(crate) struct NewAppResponse {
 pub(crate) struct NewApp {
     /// Short name: 1 to 63 lower-case letters, digits and hyphens, without a hyphen at the beginning.
     slug: String,
-    /// Name for people, 1 to 200 characters.
+    /// Display name, 1 to 200 characters.
     name: String,
-    /// Origins that browsers may call from, such as `https://example.com`.
+    /// Origins whose pages may call the API from browsers, such as `https://example.com`.
     #[serde(default)]
     origins: Vec<String>,
-    /// Whether endpoints on hosts of no known push service are let in.
+    /// Whether subscriptions with endpoints outside the known push services are accepted.
     #[serde(default)]
     allow_other_gateways: bool,
-    /// Rights of browsers in addition to joining and leaving existing open topics. By default none.
+    /// Permissions of browsers in addition to joining and leaving existing open topics. By default none.
     #[serde(default)]
     #[schema(value_type = Vec<BrowserRight>)]
     browsers_may: BrowsersMay,
-    /// Topics to begin with, at most 50, which anyone may join.
+    /// Names of open topics to create with the app, at most 50.
     #[serde(default)]
     topics: Vec<String>,
     /// Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key.
     subject: String,
-    /// The private half of its first VAPID key, of another sender, in any form in which keys are imported; by default a pair is made.
+    /// Private key of the first VAPID key, if another sender used it before, in any form that key import accepts. By default a
+    /// new pair is generated.
     private_key: Option<String>,
 }
 
-/// Changes of an app.
+/// Changes of an app. Absent members stay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AppChange {
-    /// Name for people, 1 to 200 characters.
+    /// Display name, 1 to 200 characters.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     name: Option<String>,
-    /// All origins that browsers may call from; null: none.
+    /// All origins whose pages may call the API from browsers. Null: none.
     #[serde(default, deserialize_with = "null_is_default")]
     origins: Option<Vec<String>>,
-    /// Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`.
+    /// Origins to add, at most 50. Not together with `origins`.
     #[serde(default)]
     add_origins: Vec<String>,
     /// Origins to remove from the app, at most 50. Not together with `origins`.
     #[serde(default)]
     remove_origins: Vec<String>,
-    /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
-    /// will then connect to hosts that anybody names.
+    /// Whether subscriptions with endpoints outside the known push services are accepted. Only operators can enable this: the
+    /// server then connects to hosts that callers choose.
     #[serde(default, deserialize_with = "null_is_default")]
     allow_other_gateways: Option<bool>,
-    /// All that browsers may do beyond joining and leaving existing topics that are open; null: nothing.
+    /// Permissions of browsers in addition to joining and leaving existing open topics. Null: none.
     #[serde(default, deserialize_with = "null_is_default")]
     #[schema(value_type = Option<Vec<BrowserRight>>)]
     browsers_may: Option<BrowsersMay>,
@@ -155,15 +156,15 @@ pub(crate) struct AppChange {
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<i64>)]
     max_retries: Option<Option<i64>>,
-    /// Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100; null: 1. Changing it
-    /// requires an operator's key. Workers apply it within a minute.
+    /// Share of sending capacity relative to an app of weight 1, while deliveries of several apps wait: 1 to 100. Null: 1.
+    /// Requires an operator's key. Workers apply it within a minute.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<i64>)]
     weight: Option<Option<i64>>,
 }
 
 impl AppChange {
-    /// Makes the change. 422: something of it is wrong, for any app or for this one.
+    /// Applies the change. Returns a 422 problem with all faults otherwise.
     fn apply(self, app: &mut App, mut faults: Faults) -> Result<(), Problem> {
         if let Some(name) = self.name {
             check_name(&name, &mut faults);
@@ -202,7 +203,7 @@ impl AppChange {
     }
 }
 
-/// Takes origins away. One that is not the app's is mistyped.
+/// Removes origins. Reports an origin that the app does not have as a fault, because it is probably mistyped.
 fn remove_origins(app: &mut App, removed: &[String], faults: &mut Faults) {
     if removed.len() > ORIGINS_MAX {
         return faults.refuse("/remove_origins", format!("may hold at most {ORIGINS_MAX} origins"));
@@ -228,7 +229,7 @@ fn add_origins(app: &mut App, added: Vec<String>, faults: &mut Faults) {
     faults.require(app.origins.len() <= ORIGINS_MAX, "/add_origins", &detail);
 }
 
-/// 403: it was changed in a way that is for operators.
+/// Returns a 403 problem if the change requires an operator.
 fn refuse_what_operators_change(before: &App, after: &App) -> Result<(), Problem> {
     if after.weight != before.weight {
         return Err(Problem::forbidden_member("/weight", "is changed by operators only"));
@@ -269,7 +270,7 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
     }
 }
 
-/// Makes an app with its first VAPID key and, if wanted, its first topics.
+/// Creates an app with its first VAPID key and, if requested, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     responses((status = 201, body = NewAppResponse)))]
 pub(crate) async fn create(
@@ -322,7 +323,7 @@ pub(crate) async fn create(
     once.finish(&state, StatusCode::CREATED, &NewAppResponse { app: app.into(), vapid_key: key }).await
 }
 
-/// Lists all apps, those being deleted included, the newest first.
+/// Lists all apps, the newest first. Apps that are being deleted are included.
 #[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<AppResponse>)))]
 pub(crate) async fn list(
     _: Watcher,
@@ -341,7 +342,7 @@ pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppResponse> {
     axum::Json(server.app.into())
 }
 
-/// Changes the given members of an app. Other members stay, also with concurrent changes.
+/// Changes the given members of an app. Absent members keep their value, even if another request changes them at the same time.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", request_body = AppChange, responses((status = 200, body = AppResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
@@ -365,19 +366,19 @@ pub(crate) async fn change(
     Ok(axum::Json(app.into()))
 }
 
-/// The word for it.
+/// Confirmation of a deletion.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Confirmation {
-    /// The app's slug once more.
+    /// Slug of the app, repeated to confirm the deletion.
     confirm: String,
 }
 
-/// Deletes an app permanently: its subscriptions, messages, letters, settings and keys. After the response nothing is sent, its
-/// API keys are revoked, and its routes respond with 404, also to browsers. Deliveries in progress end as cancelled. Rows follow
-/// within minutes or hours. The app stays in the list until they are gone, and then its slug is free. Attempts and receipts,
-/// which contain only bare ids, are deleted with their day.
+/// Deletes an app permanently, with its subscriptions, messages, dead letters, settings and keys. After the response nothing is
+/// sent, its API keys are revoked, and its routes respond with 404. Deliveries in progress end as cancelled. Rows are deleted
+/// within minutes or hours. Until then the app stays in the list, and its slug is taken. Attempts and receipts, which contain
+/// only ids, are deleted when their retention ends.
 #[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppResponse)))]
 pub(crate) async fn delete(
     operator: Operator,
@@ -412,7 +413,7 @@ pub(crate) async fn delete(
     Ok((StatusCode::ACCEPTED, axum::Json(App { deleting_at, ..app }.into())))
 }
 
-/// Returns the changes of an app for the audit log. `None`: no change.
+/// Returns the changed members for the audit log. `None`: nothing changed.
 fn changed(before: &App, after: &App) -> Option<Value> {
     let members = |app: &App| {
         [

@@ -1,4 +1,4 @@
-//! `/v1/audit-log` and `/v1/apps/{app}/audit-log`: what people did.
+//! `/v1/audit-log` and `/v1/apps/{app}/audit-log`: actions of API keys, teammates and the command line.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -33,7 +33,7 @@ pub(crate) struct AuditEntryResponse {
     id: EntryId,
     /// Time of the action.
     at: DateTime<Utc>,
-    /// The app it was done to; null: the server.
+    /// App of the object. Null: the action concerns the server.
     app: Option<AppId>,
     /// Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in.
     actor_kind: String,
@@ -43,9 +43,9 @@ pub(crate) struct AuditEntryResponse {
     address: Option<String>,
     /// Action: `api_key.created`, `message.cancelled` …
     action: String,
-    /// Object of the action: an id, or a name. A user is shown as a label, which is always the same.
+    /// Object of the action: an id or a name. A user is shown as a pseudonymous label, the same in each entry.
     target: String,
-    /// To how many. What was done in several transactions has an entry for each, with the same target.
+    /// Number of objects affected. An action of several transactions has one entry for each, with the same target.
     n: i64,
     /// Further details of the action.
     #[schema(value_type = Object)]
@@ -72,13 +72,13 @@ pub(crate) struct AppAuditQuery {
     /// Action: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<AuditAction>,
-    /// User of the app who is the object, found by the label in the log: of an erasure, for example, which leaves no other trace
-    /// of the user.
+    /// User of the app who is the object of the action. The log stores only a label derived from the id, so entries of erased
+    /// users are found, too.
     user_id: Option<String>,
-    /// At this time or later, to the millisecond.
+    /// Earliest time of the actions, to the millisecond.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
-    /// End of the time, excluded.
+    /// Time before which the actions happened.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
@@ -101,12 +101,12 @@ pub(crate) struct AuditQuery {
     /// Action: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<AuditAction>,
-    /// To this user of `app`, by the label that the log calls them.
+    /// User of `app` who is the object of the action. The log stores only a label derived from the id.
     user_id: Option<String>,
-    /// At this time or later, to the millisecond.
+    /// Earliest time of the actions, to the millisecond.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
-    /// End of the time, excluded.
+    /// Time before which the actions happened.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
@@ -139,7 +139,7 @@ impl AppAuditQuery {
     }
 }
 
-/// Lists what was done on this server with keys, by teammates and at the command line, the latest first.
+/// Lists all actions on this server by API keys, teammates and the command line, the latest first.
 #[utoipa::path(get, path = "/v1/audit-log", tag = "Operations",
     responses((status = 200, body = super::http::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list(
@@ -161,7 +161,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, AuditEntryResponse::from).answer(&uri))
 }
 
-/// Lists what was done to an app with keys, by teammates and at the command line, the latest first.
+/// Lists all actions on an app by API keys, teammates and the command line, the latest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
     responses((status = 200, body = super::http::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list_of_app(

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/campaigns`: plans that end in messages.
+//! `/v1/apps/{app}/campaigns`: plans from which the server creates messages.
 
 mod breakdowns;
 pub(crate) mod calendar;
@@ -66,11 +66,11 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 const TEST: &str = "POST /v1/apps/{app}/campaigns/{campaign}/test";
 
-/// A campaign as requests name it: by id or slug.
+/// Reference to a campaign in a request: id or slug.
 #[derive(Debug, Clone)]
 pub(crate) enum CampaignRef {
     Id(CampaignId),
-    /// Slug of the campaign. It never looks like an id, because it has no underscore.
+    /// Slug of the campaign. A slug has no underscore, so it cannot be taken for an id.
     Slug(String),
 }
 
@@ -91,7 +91,7 @@ impl PathParam for CampaignRef {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// Only those that stand so.
+    /// Campaigns in this state only.
     #[param(inline)]
     state: Option<CampaignState>,
     /// Rows per page, 1 to 250; 50 by default.
@@ -116,7 +116,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
-/// Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are.
+/// Creates a campaign as a draft. The plan and its messages are checked as if they were sent now.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns", request_body = CampaignPlan,
     responses((status = 201, body = CampaignResponse)))]
 pub(crate) async fn create(
@@ -129,7 +129,7 @@ pub(crate) async fn create(
     make(&server, &state, once, StoredPlan { given: body, checked }).await
 }
 
-/// Checks a plan against the app that it is of.
+/// Checks a plan against its app: topics, segments and other objects that it refers to.
 async fn check(state: &ApiState, app: &App, body: &CampaignPlan, faults: Faults) -> Result<Plan, Problem> {
     let followed = match &body.follows {
         Some(follow) => {
@@ -196,7 +196,7 @@ fn slug_taken() -> Problem {
     Problem::new(ProblemCode::CampaignExists, "The app has a campaign of this slug.")
 }
 
-/// Shows a campaign and how it goes.
+/// Returns a campaign with its progress.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn show(
@@ -226,7 +226,7 @@ async fn find(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Campai
     find_any(state, app, named).await?.ok_or_else(|| Problem::not_found("campaign"))
 }
 
-/// Shows what the author of a campaign wrote.
+/// Returns the plan of a campaign as it was written.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/plan", tag = "Campaigns",
     responses((status = 200, body = CampaignPlan)))]
 pub(crate) async fn show_plan(
@@ -238,8 +238,8 @@ pub(crate) async fn show_plan(
     Ok(axum::Json(open(&state, &row)?.given))
 }
 
-/// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million, and a few such
-/// searches are made at a time: 503 (`searches_busy`).
+/// Reports the results of a campaign by browser language. The server reads every delivery: that takes seconds for a million. If
+/// too many searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignLocaleReports>)))]
 pub(crate) async fn show_locales(
@@ -252,8 +252,8 @@ pub(crate) async fn show_locales(
     Ok(axum::Json(breakdowns::locales(&state.pool, server.app.id, row.id).await?))
 }
 
-/// Shows what browsers reported of a campaign, by push service. Every report is looked at: that takes seconds for a million, and a few
-/// such searches are made at a time: 503 (`searches_busy`).
+/// Reports the receipts of a campaign by push service. The server reads every receipt: that takes seconds for a million. If too
+/// many searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/gateways", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignGatewayReports>)))]
 pub(crate) async fn show_gateways(
@@ -266,7 +266,7 @@ pub(crate) async fn show_gateways(
     Ok(axum::Json(breakdowns::gateways(&state.pool, server.app.id, row.id).await?))
 }
 
-/// Shows the results of a campaign by variant, all runs together.
+/// Returns the results of a campaign by variant, summed over all runs.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/variants", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignVariantResponse>)))]
 pub(crate) async fn show_variants(
@@ -279,7 +279,7 @@ pub(crate) async fn show_variants(
     Ok(axum::Json(Page::complete(progress.variants)))
 }
 
-/// Writes a draft anew. 409 once it was started: clone it.
+/// Replaces the plan of a draft. 409 if the campaign was started: clone it instead.
 #[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", request_body = CampaignPlan,
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn replace(
@@ -310,7 +310,7 @@ fn no_draft() -> Problem {
     Problem::new(ProblemCode::CampaignStarted, "This campaign was started, so its plan stays as it is. Clone it.")
 }
 
-/// Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it.
+/// Deletes a draft or a finished campaign. Its messages stay. 409 while the campaign runs: cancel it first.
 #[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MaySteerMessages>,
@@ -334,16 +334,16 @@ pub(crate) async fn delete(
     }
 }
 
-/// Name of a campaign's copy.
+/// Request to clone a campaign.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CampaignClone {
-    /// The copy's slug: 1 to 64 lower-case letters, digits or `-`.
+    /// Slug of the new draft: 1 to 64 lower-case letters, digits or `-`.
     #[schema(min_length = 1, max_length = 64)]
     slug: String,
 }
 
-/// Makes a draft with the plan of another campaign.
+/// Creates a draft with the plan of another campaign.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/clone", tag = "Campaigns",
     request_body = CampaignClone, responses((status = 201, body = CampaignResponse)))]
 pub(crate) async fn clone(
@@ -362,11 +362,11 @@ pub(crate) async fn clone(
     make(&server, &state, once, StoredPlan { given, checked }).await
 }
 
-/// Recipients of a campaign's trial.
+/// Recipients of a test send.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CampaignTestSend {
-    /// These users, at most 1,000.
+    /// User ids, at most 1,000.
     #[schema(min_items = 1, max_items = 1000)]
     users: Vec<String>,
     /// Name of the variant. By default the first.
@@ -375,7 +375,8 @@ pub(crate) struct CampaignTestSend {
     variant: Option<String>,
 }
 
-/// Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's.
+/// Sends a campaign's message to the given users at once. It is a separate message, which is not counted in the campaign's
+/// results.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/test", tag = "Campaigns",
     responses((status = 202, body = Accepted)))]
 pub(crate) async fn test(
@@ -409,7 +410,7 @@ async fn compose_test(
     message.compose(state, app, &RetryHeaders::default(), None, template, Faults::default()).map_err(to_users)
 }
 
-/// Moves a fault of the message's `to` to the request's `users`.
+/// Renames faults at the message's `to` to the request's `users`.
 fn to_users(mut problem: Problem) -> Problem {
     for pointer in problem.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
         if let Some(rest) = pointer.strip_prefix("/to/users") {

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/caps`: how many promotional and engagement messages a person is sent.
+//! `/v1/apps/{app}/caps`: frequency caps of promotional and engagement messages for each person.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,12 +20,12 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change, delete))
 }
 
-/// Maximum messages to a person in a rolling window: to a user in all browsers together, to an anonymous person in one. Messages
-/// beyond a cap end as `capped`. Transactional messages have no caps.
+/// Frequency caps. A cap is the maximum number of messages to a person in a rolling window: to a user in all their browsers
+/// together, to an anonymous person in one browser. Messages beyond a cap end as `capped`. Transactional messages have no caps.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CapSettings {
-    /// Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none.
+    /// Caps, all of which apply: at most 12, and at most 4 over the same tiers. Empty: no caps.
     caps: Vec<WrittenCap>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) async fn show(
     Ok(axum::Json((&caps::read(&state.pool, server.app.id).await?).into()))
 }
 
-/// Replaces the app's frequency caps. They apply within a minute, and count messages from then on. Counts of a cap over the same
-/// tiers continue.
+/// Replaces the app's frequency caps. They apply within a minute, and count messages sent after the change. A cap over the same
+/// tiers as before keeps its counts.
 #[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", request_body = CapSettings, responses((status = 200, body = CapSettings)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,

@@ -1,4 +1,4 @@
-//! `/v1/checks`: whether the server is set up right, for operators. `bellwire doctor` prints the same.
+//! `/v1/checks`: checks of the server's setup, for operators. `bellwire doctor` prints the same.
 
 use axum::Json;
 use axum::extract::State;
@@ -27,11 +27,11 @@ pub(crate) struct CheckResults {
     page: Page<CheckResult>,
 }
 
-/// Checks the setup of the server: settings, files, the database, maintenance, workers, lanes, push services, and the server at
-/// its public URL, as browsers reach it. Nothing is changed.
+/// Checks the setup of the server: settings, files, database, maintenance, workers, lanes, push services, and the public URL as
+/// browsers reach it. Nothing is changed.
 ///
-/// Checks that take longer than three seconds are reported as such. Files, disk and clock are those of the process that responds.
-/// Checks over the network run at most every half minute, and only for hosts in the settings or the program.
+/// A check that takes longer than three seconds is reported as timed out. Files, disk and clock are those of the process that
+/// responds. Network checks run at most every 30 seconds, and only for hosts in the settings or built into the program.
 #[utoipa::path(get, path = "/v1/checks", tag = "Operations", responses((status = 200, body = CheckResults)))]
 pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<CheckResults> {
     let (at, setup) = (state.clock.now(), &state.settings.setup);

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/dead-letters`: the archive of deliveries that failed. What is done with it is in [`handling`], and
-//! copying it out in [`export`].
+//! `/v1/apps/{app}/dead-letters`: archive of failed deliveries. [`handling`] replays and discards them, and [`export`] exports
+//! them.
 
 pub(crate) mod export;
 pub(crate) mod handling;
@@ -51,7 +51,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(export::export))
 }
 
-/// A query string that holds a filter beside what the route itself takes.
+/// Query string with a dead-letter filter and the route's own parameters.
 #[derive(Debug)]
 pub(crate) struct Filtered<T>(pub DeadLetterFilter, pub T);
 
@@ -76,15 +76,15 @@ pub(crate) struct DeadLetterResponse {
     id: DeadLetterId,
     /// State of the dead letter.
     state: Standing,
-    /// Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
+    /// Reason of the failure: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
     /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
     /// `too_long`; or `gone` or `expired`.
     reason: String,
-    /// HTTP status of the last answer; null: there was none.
+    /// HTTP status of the last response. Null: no response.
     status: Option<i16>,
-    /// The push service's words.
+    /// Error text of the push service. Null: none.
     detail: Option<String>,
-    /// Retries that were made.
+    /// Number of retries that were made.
     retries: i32,
     /// Tier of the message.
     tier: Tier,
@@ -97,13 +97,13 @@ pub(crate) struct DeadLetterResponse {
     title: Option<String>,
     /// Recipient of the message.
     subscription: SubscriptionId,
-    /// Time of the death.
+    /// Time at which the delivery failed.
     at: DateTime<Utc>,
-    /// Time at which it was replayed or discarded.
+    /// Time at which the dead letter was replayed or discarded. Null: still open.
     settled_at: Option<DateTime<Utc>>,
-    /// The message that replayed it.
+    /// Message that replays it. Null: not replayed.
     replay: Option<MessageId>,
-    /// Number of entries in its history.
+    /// Number of attempts in its history.
     attempts: i64,
 }
 
@@ -129,7 +129,7 @@ impl From<DeadLetterRow> for DeadLetterResponse {
     }
 }
 
-/// Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
+/// Lists dead letters, the newest first. A filtered list is a search: if too many searches run, the response is 503
 /// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(DeadLetterFilter, Paging),
     responses((status = 200, body = Page<DeadLetterResponse>)))]
@@ -151,17 +151,18 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
-/// Property to count by.
+/// Grouping of the counts.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Grouping {
-    /// Common property of a group.
+    /// Property that the dead letters of a group share.
     #[param(inline)]
     by: GroupBy,
 }
 
-/// Counts dead letters by a common property, the largest 1,000 groups first. `done` is false if there are more. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+/// Counts dead letters by a property, the largest 1,000 groups first. `done` is false if there are more groups. If too many
+/// searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters", params(Grouping, DeadLetterFilter),
     responses((status = 200, body = Page<DeadLetterGroup>)))]
 pub(crate) async fn groups(
@@ -175,27 +176,28 @@ pub(crate) async fn groups(
     Ok(axum::Json(Page { done, ..Page::complete(data) }))
 }
 
-/// A dead letter with everything that is known of it.
+/// A dead letter with its attempts, policy and content.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterDetail {
     #[serde(flatten)]
     letter: DeadLetterResponse,
-    /// Attempts in order.
+    /// Attempts in order of time.
     history: Vec<AttemptResponse>,
-    /// The policy in force when it died.
+    /// Delivery policy in force when the delivery failed.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// Parts left out of the last version for a push service that refused it as too large: `content` (the compact variant was
-    /// sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was left out.
+    /// Parts omitted from the last payload because the push service refused it as too large: `content` (the compact variant was
+    /// sent), `image`, `actions`, `data`, `body` (truncated). Null: nothing was omitted.
     dropped: Option<Vec<String>>,
-    /// Whether the content is shown.
+    /// Whether the content is in the response, and why not.
     content_state: ContentState,
-    /// Content to send.
+    /// Content of the message. Null: see `content_state`.
     #[schema(value_type = Option<Object>)]
     content: Option<Value>,
 }
 
-/// Opens a dead letter. Its content takes a key with the scope `export`, and to have seen it is in the audit log.
+/// Returns a dead letter with its details. Its content requires a key with the scope `export`, and reading it is recorded in
+/// the audit log.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
     responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn show(
@@ -206,7 +208,7 @@ pub(crate) async fn show(
     give(&state, &server, id).await
 }
 
-/// Returns a dead letter after an action. The audit log names callers who read its content.
+/// Returns a dead letter after an action. If the response has content, the audit log records the caller.
 async fn give<S>(
     state: &ApiState,
     server: &Server<S>,

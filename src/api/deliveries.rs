@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/messages/{message}/deliveries`: what became of a message, one subscription at a time. Looking for them is in
-//! [`search`].
+//! `/v1/apps/{app}/messages/{message}/deliveries`: deliveries of a message, one per subscription. [`search`] finds deliveries
+//! across messages.
 
 pub(crate) mod search;
 
@@ -53,7 +53,7 @@ named! {
 }
 
 impl DeliveryStatus {
-    /// Whether it has not ended.
+    /// Whether the delivery has not ended.
     fn waits(self) -> bool {
         matches!(self, Self::Queued | Self::Dispatching | Self::Retrying)
     }
@@ -78,42 +78,42 @@ pub(crate) struct DeliveryResponse {
     subscription: SubscriptionId,
     /// State of the delivery.
     state: DeliveryStatus,
-    /// Due time while it waits. Null while its message is paused.
+    /// Time at which the next attempt is due. Null: ended, or the message is paused.
     due_at: Option<DateTime<Utc>>,
-    /// Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
-    /// Null: not accepted, or its push carries no receipt.
+    /// Receipt state of an accepted delivery: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed`
+    /// (expired without a receipt). Null: not accepted, or its push requests no receipt.
     confirmation: Option<&'static str>,
-    /// Attempts in order.
+    /// Attempts in order of time.
     attempts: Vec<AttemptResponse>,
-    /// Reports of its browser in order.
+    /// Receipts from the browser in order of time.
     receipts: Vec<ReceiptResponse>,
 }
 
-/// Report of a browser.
+/// Receipt from a browser.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptResponse {
     /// Kind of the report.
     kind: ReceiptKind,
-    /// Time of the report.
+    /// Time at which the receipt arrived.
     at: DateTime<Utc>,
-    /// The button that was clicked, if it was one.
+    /// Name of the clicked button. Null: the notification itself, or no click.
     action: Option<String>,
 }
 
-/// One push to a push service, or an ending without one.
+/// One POST to a push service, or an ending without a POST.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AttemptResponse {
-    /// Number of the attempt. 0: the first.
+    /// Number of the attempt, from 0.
     attempt: i32,
-    /// Time of the response.
+    /// Time of the response, or of the ending.
     at: DateTime<Utc>,
     /// Result of the attempt.
     ending: Ending,
-    /// HTTP status; null: no answer, or no push.
+    /// HTTP status. Null: no response, or no POST.
     status: Option<i16>,
-    /// From the start of the push to the answer, in milliseconds.
+    /// Time from the start of the POST to the response, in milliseconds.
     took_ms: Option<i32>,
-    /// Why it failed or ended.
+    /// Reason of a failure or ending. Null: none.
     reason: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl ReceiptResponse {
     }
 }
 
-/// Returns the state of a delivery, from its lease, the retries of a waiting one, and the ending of its last attempt.
+/// Derives the state of a delivery from its lease, its retry count while it waits, and the ending of its last attempt.
 fn standing(held: bool, retries: Option<i32>, last: Option<Ending>) -> DeliveryStatus {
     match (held, retries, last) {
         (true, ..) => DeliveryStatus::Dispatching,
@@ -186,7 +186,8 @@ async fn read(
         .collect())
 }
 
-/// Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
+/// Lists the deliveries of a message that are stored individually, the newest subscriptions first. Recipients still behind a
+/// fan-out cursor are not listed.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries", tag = "Messages",
     responses((status = 200, body = Page<DeliveryResponse>)))]
 pub(crate) async fn list(
@@ -203,7 +204,7 @@ pub(crate) async fn list(
     Ok(cut.page(views, |(id, _)| *id, |(_, view)| view).answer(&uri))
 }
 
-/// Shows one delivery. A delivery that was handed on to the successor of its subscription is shown by either id.
+/// Returns one delivery. If the delivery moved to the successor of a replaced subscription, both ids work.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}", tag = "Messages",
     responses((status = 200, body = DeliveryResponse)))]
 pub(crate) async fn show(
@@ -216,7 +217,7 @@ pub(crate) async fn show(
     one(&state, server.app.id, message, id).await
 }
 
-/// Returns the id under which a delivery is kept: its subscription's, or the successor's to which it was handed on.
+/// Returns the subscription id under which a delivery is stored: the given one, or its successor's if the delivery moved.
 async fn kept_under(
     state: &ApiState,
     app: &App,
@@ -247,7 +248,7 @@ async fn one(
     found.map(|(_, view)| axum::Json(view)).ok_or_else(|| Problem::not_found("delivery"))
 }
 
-/// Makes a delivery that waits due now. What its policy planned is not used up.
+/// Makes a waiting delivery due now. This does not use up a retry of its policy.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
     responses((status = 202, body = DeliveryResponse)))]
 pub(crate) async fn retry(
@@ -266,7 +267,7 @@ pub(crate) async fn retry(
     Ok((StatusCode::ACCEPTED, view))
 }
 
-/// Cancels a delivery that waits.
+/// Cancels a waiting delivery.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
     responses((status = 200, body = DeliveryResponse)))]
 pub(crate) async fn cancel(

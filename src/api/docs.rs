@@ -1,5 +1,5 @@
-//! `/docs`: the description of `/openapi.json` as pages to read, a page for each kind of problem, and the guides. Pages load
-//! style sheets and pictures of this server, and run nothing.
+//! `/docs`: the OpenAPI description and the guides as HTML pages, and a page for each kind of problem. Pages load only style
+//! sheets and images from this server, and run no scripts.
 
 mod guides;
 mod schema;
@@ -19,10 +19,10 @@ use super::ApiState;
 use super::http::problem::{PROBLEM_KINDS, Problem, ProblemKind};
 
 const STYLE: &str = include_str!("docs/docs.css");
-/// Pages run nothing, and load nothing from other servers. The search of guides is a form.
+/// Content security policy: no scripts, and nothing from other servers. The search of guides is a form without a script.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; \
                       frame-ancestors 'none'";
-/// Methods in the order in which a path shows them.
+/// HTTP methods in the order in which a path's page lists them.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
@@ -48,7 +48,7 @@ fn read(name: DocName) -> Result<String, Problem> {
     name.map(|Path(name)| name).map_err(|_| Problem::not_found("page"))
 }
 
-/// A page with the text of a search, which may be empty.
+/// Renders a page. `search` is the text in its search field, which may be empty.
 fn page(title: &str, search: &str, body: &Markup) -> Response {
     let document = html! {
         (DOCTYPE)
@@ -79,7 +79,7 @@ fn page(title: &str, search: &str, body: &Markup) -> Response {
     (headers, document.into_string()).into_response()
 }
 
-/// The members of an object that is part of a description.
+/// Returns the members of a JSON object, or none for another value.
 fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/engagement`: engagement with an app's notifications by push service. It has the shares of displayed ones that
-//! were clicked, closed and ignored, and their change.
+//! `/v1/apps/{app}/engagement`: shares of displayed notifications that were clicked, closed or ignored, by push service, and
+//! their change.
 
 use std::collections::BTreeMap;
 
@@ -33,10 +33,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 const DAYS_DEFAULT: u32 = 28;
 const DAYS_MAX: u32 = 365;
 
-/// Begins a short read of metrics, which no message waits for.
+/// Begins a transaction with a lock timeout of 50 ms: a send request does not wait longer for metrics.
 const BEGIN_BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '250ms'";
 
-/// Time of the engagement.
+/// Period of the report.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -48,50 +48,49 @@ pub(crate) struct EngagementQuery {
 /// Engagement with an app's notifications.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EngagementResponse {
-    /// The beginning of the first day.
+    /// Start of the first day.
     from: DateTime<Utc>,
-    /// The end of the last one.
+    /// End of the last day.
     until: DateTime<Utc>,
-    /// By push service, those to which something was sent in this time or in the same time before.
+    /// Engagement by push service, for those with accepted pushes in this period or the previous one.
     gateways: Vec<GatewayEngagement>,
 }
 
-/// The same at one push service.
+/// Engagement at one push service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GatewayEngagement {
     /// Name of the push service.
     gateway: Gateway,
-    /// Rating of the notifications in its browsers.
+    /// Rating of the engagement.
     level: Level,
-    /// Counts of this time.
+    /// Counts of this period.
     now: PolicyPeriod,
-    /// In as many days before it.
+    /// Counts of the previous period of the same length.
     before: PolicyPeriod,
 }
 
-/// Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
-/// before.
+/// Counts of receipts by the time of the receipt. A notification that is clicked in this period may have been sent before.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyPeriod {
-    /// Pushes that the push service took.
+    /// Pushes accepted by the push service.
     accepted: u64,
-    /// Those of them that a receipt was asked for: all that can be reported on.
+    /// Accepted pushes that request receipts. Only these can be reported.
     receipts_asked: u64,
-    /// First reports of each kind.
+    /// Displayed notifications; each counts once.
     displayed: u64,
-    /// Number of clicked notifications.
+    /// Clicked notifications; each counts once.
     clicked: u64,
     /// Closed notifications. Null if no browser reported one, and for Firefox, which cannot distinguish a person from a timeout.
     closed: Option<u64>,
-    /// Notifications that were displayed and neither clicked nor closed; null: not known.
+    /// Notifications displayed and neither clicked nor closed. Null: unknown.
     ignored: Option<u64>,
     /// `displayed` divided by `receipts_asked`. Null: no receipt was requested, or browsers do not report them.
     display_share: Option<f64>,
-    /// `clicked` of `displayed`; null: none was displayed, as far as is known.
+    /// `clicked` divided by `displayed`. Null: no display is known.
     click_share: Option<f64>,
-    /// `closed` of `displayed`; null: not known.
+    /// `closed` divided by `displayed`. Null: unknown.
     close_share: Option<f64>,
-    /// `ignored` of `displayed`; null: not known.
+    /// `ignored` divided by `displayed`. Null: unknown.
     ignored_share: Option<f64>,
 }
 
@@ -113,7 +112,7 @@ impl From<Engagement> for PolicyPeriod {
     }
 }
 
-/// Counts of each gateway in a time, and in the time before of the same length.
+/// Counts by push service in a period and in the previous one of the same length.
 struct GatewayPeriods {
     from: Timestamp,
     until: Timestamp,
@@ -170,8 +169,8 @@ pub(crate) async fn show(
     Ok(axum::Json(EngagementResponse { from, until, gateways: gateways.into_iter().map(view).collect() }))
 }
 
-/// Returns warnings for the sender of a broadcast: push services whose users do not want the present messages. Fails if metrics
-/// cannot be read at once, because no message should wait for them.
+/// Returns warnings for the sender of a broadcast: push services whose users click too little or close too much. Fails if
+/// metrics cannot be read within 50 ms, so that no message waits for them.
 pub(super) async fn warnings(state: &ApiState, app: AppId) -> Result<Vec<FieldError>, Problem> {
     let mut tx = begin_with(&state.pool, BEGIN_BRIEFLY).await?;
     let counted = count(state, &mut tx, app, DAYS_DEFAULT).await?;

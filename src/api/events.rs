@@ -30,12 +30,12 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Age of an event at which it joins the stream: its minute has ended, and its count seldom grows any longer.
+/// Age at which an event joins the stream. By then its minute has ended, and its count seldom grows.
 const SETTLED_AFTER: TimeDelta = TimeDelta::minutes(2);
-/// Events of a stream that are read at a time.
+/// Events read per statement.
 const PART: i64 = 1_000;
 
-/// Event. What is alike within a minute is one event with a count.
+/// Event. Equal events within a minute are one event with a count.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventResponse {
     /// Id of the event.
@@ -85,7 +85,7 @@ impl From<StreamRow> for EventLine {
     }
 }
 
-/// Page of the list, or start of a stream.
+/// Page of the list, or start position of the stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -94,7 +94,7 @@ pub(crate) struct EventQuery {
     limit: Option<u16>,
     /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
-    /// `cursor` of a line: streams the later events as NDJSON. `0`: all events.
+    /// `cursor` of a line: streams the events after it as NDJSON. `0`: all events.
     #[param(pattern = "^[0-9]{1,19}$")]
     after: Option<String>,
 }
@@ -137,7 +137,7 @@ pub(crate) async fn list(
 struct Parts {
     state: ApiState,
     app: AppId,
-    /// Position of the previous part's last event. `None`: there are no more.
+    /// Cursor of the previous part's last event. `None`: the stream has ended.
     after: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! Server side of the example page at `/example/`: an app of its own, and a message to the visitor's browser.
+//! Server side of the example page at `/example/`: creates an app for it, and sends messages to the visitor's browser.
 
 use std::net::IpAddr;
 
@@ -35,16 +35,16 @@ use bellwire_store::keys::vapid_keys::Role;
 use bellwire_webpush::keys::{SigningKey, check_subject};
 
 const SLUG: &str = "example";
-/// Topics of the example's app, between which the page lets people choose.
+/// Topics of the example app, which visitors can choose.
 const TOPICS: [&str; 3] = ["news", "offers", "releases"];
-/// Contact of its VAPID key, unless the server has an address on the Internet.
+/// Contact in the VAPID key, unless the server has a public address.
 const NOBODY: &str = "mailto:push@example.com";
-/// Time to live of its messages. The visitor is looking at the screen.
+/// Time to live of example messages in seconds. Short, because the visitor is waiting.
 const TTL_S: u32 = 300;
 
 impl Example {
-    /// Returns the page's own origin. `None`: browsers allow no web push on it, or it is uncertain. The host in a request counts
-    /// only if the request comes from this machine and names this machine.
+    /// Returns the page's own origin. `None`: browsers do not allow web push on it, or it cannot be determined. The `Host`
+    /// header is trusted only if the request comes from this machine and names this machine.
     fn origin(&self, visitor: ExampleVisitor, headers: &HeaderMap) -> Option<String> {
         let named = || {
             let host = headers.get(header::HOST)?.to_str().ok()?;
@@ -64,7 +64,7 @@ pub(crate) struct ExampleVisitor {
     sits_here: bool,
 }
 
-/// Headers that proxies add.
+/// Headers that proxies add to requests.
 const FORWARDED: [&str; 6] =
     ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
@@ -80,7 +80,7 @@ impl ExampleVisitor {
     }
 }
 
-/// Stands before the example's routes: whom they are not for finds none.
+/// Responds with 404 to callers that may not use the example page.
 pub(crate) async fn door(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let visitor = ExampleVisitor::of(&state, request.version(), request.headers(), request.extensions());
     let audience = state.settings.example.as_ref().map(|example| example.audience);
@@ -96,8 +96,8 @@ pub(crate) async fn to_page() -> Redirect {
     Redirect::permanent("/example/")
 }
 
-/// The example's app, made if need be, with the page's origin among its own. None: the page's origin is not known, an
-/// operator has an app of that name, or the app has as many origins as it may.
+/// Returns the example app, created if missing, with the page's origin added. `None`: the origin is unknown, an operator's app
+/// has that slug, or the app has the maximum number of origins.
 pub(crate) async fn app(
     state: &ApiState,
     visitor: ExampleVisitor,
@@ -129,7 +129,7 @@ pub(crate) async fn app(
     Ok(Some((app, origin)))
 }
 
-/// Makes the app. False: its short name is taken, by another request at the same moment or by an app of the operator's.
+/// Creates the app. Returns `false` if its slug is taken, by a concurrent request or by an operator's app.
 async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
     let app = App {
         id: AppId(state.clock.uuid()),
@@ -162,7 +162,7 @@ fn without_app() -> Problem {
     Problem::new(ProblemCode::ExampleUnavailable, detail)
 }
 
-/// Data of the page.
+/// Configuration of the example page.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExampleConfig {
     app: &'static str,
@@ -170,7 +170,7 @@ pub(crate) struct ExampleConfig {
     server: String,
 }
 
-/// Shows what the page works with.
+/// Returns the configuration of the example page.
 pub(crate) async fn config(
     State(state): State<ApiState>,
     Extension(visitor): Extension<ExampleVisitor>,
@@ -180,11 +180,11 @@ pub(crate) async fn config(
     Ok(axum::Json(ExampleConfig { app: SLUG, app_id: app.id, server }))
 }
 
-/// Recipient of a message.
+/// Request to send an example message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wish {
-    /// The browser that the page runs in.
+    /// Subscription of the visitor's browser.
     subscription: SubscriptionId,
 }
 
@@ -193,8 +193,8 @@ pub(crate) struct ExampleSent {
     id: MessageId,
 }
 
-/// Sends a message to the subscription of the example's app whose token is in the request. Only from the page itself, and a few
-/// times a minute.
+/// Sends a message to the subscription of the example app whose token is in the request. Only the page itself can call it, a
+/// few times a minute.
 pub(crate) async fn send(
     State(state): State<ApiState>,
     Extension(visitor): Extension<ExampleVisitor>,

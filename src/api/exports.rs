@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/export`: everything that an app owns, to be brought into another server; `…/exports`: the record of who took what.
+//! `/v1/apps/{app}/export`: all data of an app, for import into another server. `…/exports` lists the exports made.
 
 mod giving;
 pub(crate) mod record;
@@ -32,7 +32,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(list))
 }
 
-/// Time without progress after which an export was lost with its process. Clients have a minute for each part.
+/// Time without progress after which an export counts as crashed. Clients have a minute to read each part.
 const LOST_AFTER: TimeDelta = TimeDelta::minutes(3);
 
 named! {
@@ -64,7 +64,7 @@ named! {
     pub(crate) enum ExportStatus {
         Running = "running",
         Complete = "complete",
-        /// The client or the server disconnected: the received part is incomplete.
+        /// The client or the server disconnected: the received file is incomplete.
         BrokenOff = "broken_off",
     }
 }
@@ -77,11 +77,11 @@ pub(crate) struct ExportView {
     id: ExportId,
     /// Time of its start.
     started_at: DateTime<Utc>,
-    /// Time of its end. Null: it is running, or its server crashed.
+    /// Time of its end. Null: running, or the server crashed.
     ended_at: Option<DateTime<Utc>>,
     /// State of the export.
     state: ExportStatus,
-    /// Lines that were handed over.
+    /// Lines sent so far.
     lines: i64,
     /// Caller: the id of an API key or a teammate, or `local` for the command line.
     by: String,
@@ -104,21 +104,21 @@ impl ExportView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExportQuery {
-    /// `subscriptions`: those alone; by default everything.
+    /// `subscriptions`: only those. By default everything.
     #[param(inline)]
     only: Option<Contents>,
-    /// The form; lines of JSON by default.
+    /// Format; by default lines of JSON.
     #[param(inline)]
     format: Option<ExportFormat>,
-    /// For `csv`: cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula begins with an apostrophe,
-    /// which an import removes: the column `neutralised` is `true`.
+    /// Whether CSV cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula gets an
+    /// apostrophe in front, and the column `neutralised` is `true`. An import removes the apostrophe.
     #[serde(default)]
     raw: bool,
-    /// Continues after this subscription, the last one received: without settings and heading, only later subscriptions.
+    /// Continues after this subscription, the last one received. Settings and the header line are then omitted.
     after: Option<SubscriptionId>,
 }
 
-/// Lists an app's exports, the newest first; the last 100 are kept.
+/// Lists the last 100 exports of an app, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/exports", tag = "Apps", responses((status = 200, body = Page<ExportView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
@@ -132,15 +132,15 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, |row| ExportView::new(row, now)).answer(&uri))
 }
 
-/// Takes out everything that the app owns.
+/// Exports all data of an app.
 ///
-/// `bellwire import` creates the same app from it on another server: settings, VAPID pairs, identity keys, topics, policies,
-/// segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in the clear, and so are
-/// endpoints with their keys: the holder of the file can send to these browsers.
+/// `bellwire import` creates the same app on another server: settings, VAPID pairs, identity keys, topics, policies, segments,
+/// templates, webhooks, draft and recurring campaigns, and subscriptions. Secrets and endpoint keys are not encrypted: the
+/// holder of the file can send to these browsers.
 ///
-/// Each line is a JSON object with its `type`. The last is `{"type":"end","counts":{…}}`: a file without it is incomplete, and
-/// the connection was closed. `after` continues after the last received subscription. It is not a snapshot: concurrent changes
-/// may or may not be included.
+/// Each line is a JSON object with its `type`. The last line is `{"type":"end","counts":{…}}`: a file without it is incomplete.
+/// `after` continues after the last received subscription. The export is not a snapshot: concurrent changes may or may not be
+/// included.
 #[utoipa::path(get, path = "/v1/apps/{app}/export", tag = "Apps",
     responses((status = 200, content(
         (serde_json::Value = "application/x-ndjson"), (String = "text/csv")))))]

@@ -1,5 +1,5 @@
-//! Flow control: `/v1/apps/{app}/flow` for an app as a whole, `/v1/gateways/{lane}/flow` for one lane. Excess deliveries wait
-//! within their time to live, and none is lost. `/v1/flow` shows the waiting deliveries of all.
+//! Flow control: `/v1/apps/{app}/flow` for an app as a whole, `/v1/gateways/{lane}/flow` for one lane. Deliveries over the
+//! limit wait within their time to live. `/v1/flow` shows the waiting deliveries of all apps.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(reset_lane))
 }
 
-/// The highest rate, and the highest parallelism.
+/// Upper bound of `rate` and `parallelism`.
 const MOST: u32 = 1_000_000;
 const PERIOD_DEFAULT: Duration = Duration::from_secs(1);
 const PERIOD_MIN: Duration = Duration::from_millis(1);
@@ -52,42 +52,42 @@ const PERIOD_MAX: Duration = Duration::from_secs(86_400);
 /// Limits of a flow, and waiting deliveries.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FlowResponse {
-    /// Deliveries in each period at most, evenly spread; null: any number.
+    /// Maximum deliveries in each period, evenly spread. Null: unlimited.
     rate: Option<u32>,
     /// The period in seconds.
     period: Option<f64>,
-    /// POSTs at a time at most; null: any number.
+    /// Maximum POSTs in flight. Null: unlimited.
     parallelism: Option<u32>,
-    /// Whether nothing is let through.
+    /// Whether sending is paused.
     paused: bool,
-    /// Tiers of which nothing is let through since the runaway guard holds them.
+    /// Tiers held by the runaway guard.
     held: Vec<Tier>,
-    /// Deliveries that are due and were not sent yet: an estimate, as far as they still have to be fanned out.
+    /// Deliveries that are due and not sent. Deliveries before fan-out are estimated.
     waiting: i64,
-    /// Whether there are more of them than were counted.
+    /// Whether counting stopped early, so that more may wait.
     waiting_or_more: bool,
-    /// For how long the oldest of them has been due, in seconds.
+    /// Time since the oldest waiting delivery became due, in seconds. Null: none waits.
     oldest_waiting_s: Option<f64>,
 }
 
 /// Waiting deliveries of all apps.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QueueResponse {
-    /// Deliveries that are due and were not sent yet, without those that still have to be fanned out.
+    /// Deliveries that are due and not sent. Deliveries before fan-out are not counted.
     waiting: i64,
-    /// Whether there may be more of them than were counted.
+    /// Whether counting stopped early, so that more may wait.
     waiting_or_more: bool,
-    /// For how long the oldest of them has been due, in seconds.
+    /// Time since the oldest waiting delivery became due, in seconds. Null: none waits.
     oldest_waiting_s: Option<f64>,
 }
 
-/// A period: seconds, or a duration such as `1m30s`.
+/// Period: seconds, or a duration such as `1m30s`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum Period {
-    /// Seconds, at least a thousandth.
+    /// Seconds, at least 0.001.
     Seconds(f64),
-    /// `500ms`, `10s`, `1m`, `24h`.
+    /// Duration such as `500ms`, `10s`, `1m` or `24h`.
     Text(String),
 }
 
@@ -101,15 +101,15 @@ impl Period {
     }
 }
 
-/// Limits to set. They replace the previous ones. A pause stays.
+/// Limits that replace the previous ones. A paused flow stays paused.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FlowRequest {
-    /// Deliveries in each period, 1 to 1,000,000.
+    /// Maximum deliveries in each period, 1 to 1,000,000.
     rate: Option<u32>,
-    /// Seconds, or a duration such as `1m`: a millisecond to a day. One second by default.
+    /// Period in seconds, or a duration such as `1m`: a millisecond to a day. One second by default.
     period: Option<Period>,
-    /// POSTs at a time, 1 to 1,000,000.
+    /// Maximum POSTs in flight, 1 to 1,000,000.
     parallelism: Option<u32>,
 }
 
@@ -131,10 +131,10 @@ impl FlowRequest {
     }
 }
 
-/// The flow of an app as a whole, which the caller may see, or change, with the scope that `S` stands for.
+/// Flow of an app. The caller has been authorised for scope `S`, to read or to change it.
 pub(crate) struct OfApp<S>(FlowScope, PhantomData<fn() -> S>);
 
-/// The flow of one lane, which operators see and change.
+/// Flow of one lane, for operators.
 pub(crate) struct OfLane(FlowScope);
 
 /// Flow of one lane, for callers that may read its app.
@@ -143,7 +143,7 @@ pub(crate) struct WatchedLane(Subject);
 struct Subject {
     state: ApiState,
     app: AppId,
-    /// None: the app as a whole.
+    /// Lane of the flow. `None`: the whole app.
     lane: Option<LaneId>,
 }
 
@@ -225,7 +225,7 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 }
 
 impl FlowScope {
-    /// Makes a change, and notifies dispatch before the response.
+    /// Commits a change, and notifies dispatch before the response.
     async fn change(&self, change: Change) -> Result<(), Problem> {
         let Self { caller, subject: Subject { state, app, lane } } = self;
         let (action, detail) = match change {
@@ -260,7 +260,7 @@ impl FlowScope {
     }
 }
 
-/// Shows what waits in all apps.
+/// Returns the waiting deliveries of all apps.
 #[utoipa::path(get, path = "/v1/flow", tag = "Flow control", responses((status = 200, body = QueueResponse)))]
 pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Result<axum::Json<QueueResponse>, Problem> {
     let now = state.clock.now();
@@ -272,13 +272,13 @@ pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Resul
     }))
 }
 
-/// Shows what is let through of an app as a whole, and what waits.
+/// Returns the limits and the waiting deliveries of an app.
 #[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.subject.show().await
 }
 
-/// Sets what is let through of an app as a whole.
+/// Sets the limits of an app.
 #[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", request_body = FlowRequest, responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_app(
     OfApp(scope, _): OfApp<MaySetPolicies>,
@@ -287,41 +287,41 @@ pub(crate) async fn set_app(
     scope.change_and_show(body.check(faults)?).await
 }
 
-/// Lets anything of an app through.
+/// Removes the limits of an app.
 #[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 204)))]
 pub(crate) async fn delete_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<StatusCode, Problem> {
     scope.clear().await
 }
 
-/// Lets nothing of an app through until it is resumed.
+/// Pauses sending of an app until it is resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn pause_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(true)).await
 }
 
-/// Lets through again what an app's limits allow.
+/// Resumes sending of an app within its limits.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn resume_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(false)).await
 }
 
-/// Forgets what was used of an app's rate: the period begins anew.
+/// Resets the used rate of an app: a new period begins.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Reset).await
 }
 
-/// Shows what is let through of a lane, and what waits.
+/// Returns the limits and the waiting deliveries of a lane.
 #[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowResponse>, Problem> {
     watched.0.show().await
 }
 
-/// Sets what is let through of a lane, beside what its app is allowed.
+/// Sets the limits of a lane. The limits of its app apply, too.
 #[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", request_body = FlowRequest,
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_lane(
@@ -331,27 +331,27 @@ pub(crate) async fn set_lane(
     scope.change_and_show(body.check(faults)?).await
 }
 
-/// Lets anything through a lane that its app is allowed.
+/// Removes the limits of a lane. The limits of its app still apply.
 #[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", responses((status = 204)))]
 pub(crate) async fn delete_lane(OfLane(scope): OfLane) -> Result<StatusCode, Problem> {
     scope.clear().await
 }
 
-/// Lets nothing through a lane until it is resumed.
+/// Pauses sending of a lane until it is resumed.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn pause_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(true)).await
 }
 
-/// Lets through again what a lane's limits allow.
+/// Resumes sending of a lane within its limits.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn resume_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(Change::Paused(false)).await
 }
 
-/// Forgets what was used of a lane's rate: the period begins anew.
+/// Resets the used rate of a lane: a new period begins.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control",
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn reset_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowResponse>, Problem> {

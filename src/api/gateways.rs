@@ -1,5 +1,4 @@
-//! `/v1/gateways`: all lanes, for callers that may read their app, and for operators, who can hold, release, open, close and
-//! probe them.
+//! `/v1/gateways`: all lanes, for callers that may read their app. Operators can hold, release, open, close and probe a lane.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -45,9 +44,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(probe))
 }
 
-/// Default length of a hold or an opening.
+/// Default duration of a hold or an opening.
 const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);
-/// And at most for this long: 30 days.
+/// Maximum duration of a hold or an opening: 30 days.
 const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// A lane: the deliveries to one push service under one VAPID key.
@@ -55,22 +54,22 @@ const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 pub(crate) struct LaneResponse {
     /// Number of the lane.
     lane: i32,
-    /// The app it belongs to.
+    /// App that the lane belongs to.
     app: AppId,
-    /// The key that signs in it.
+    /// VAPID key that signs the lane's pushes.
     vapid_key_id: VapidKeyId,
     /// Push service of the lane.
     gateway: Gateway,
-    /// Active subscriptions in it.
+    /// Active subscriptions of the lane.
     subscriptions: i64,
-    /// Number of automatic openings of its breakers within the last hour.
+    /// Number of times that its breaker opened by itself in the last hour.
     trips_last_hour: i64,
-    /// POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
-    /// answers. Null: no worker has sent anything in it lately. A few seconds old.
+    /// Maximum POSTs in flight at present, summed over workers and origins. The limit adapts to the push service's responses.
+    /// Null: no worker sent anything recently. A few seconds old.
     concurrency: Option<i64>,
-    /// The last answer that was not what was hoped for; null: there was none. A few seconds old.
+    /// Last unexpected response. Null: none. A few seconds old.
     last_error: Option<LastError>,
-    /// States of its origins, where any are in force.
+    /// State of each origin that has a hold, an open breaker or a reduced payload limit.
     origins: Vec<GatewayOrigin>,
 }
 
@@ -79,7 +78,7 @@ pub(crate) struct LaneResponse {
 pub(crate) struct LastError {
     /// Time of the response.
     at: DateTime<Utc>,
-    /// HTTP status; null: there was no answer.
+    /// HTTP status. Null: no response.
     status: Option<i16>,
     /// Text of the response without endpoints and tokens, or the transport failure. Null: empty.
     detail: Option<String>,
@@ -91,29 +90,30 @@ impl From<WordsRow> for LastError {
     }
 }
 
-/// State of a lane's way to one origin.
+/// State of a lane at one origin of its push service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GatewayOrigin {
-    /// `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included.
+    /// `https://host[:port]`. `*`: the last operator's order for all origins, including later ones.
     origin: String,
-    /// End of the hold, before which no push starts.
+    /// End of the hold. No push starts before it. Null: not held.
     held_until: Option<DateTime<Utc>>,
-    /// Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone).
+    /// Reason of the hold: `throttled` (requested by the push service), `operator`, `key_refused`, `mass_gone` (the push
+    /// service suddenly reports many subscriptions as gone).
     held_reason: Option<String>,
-    /// Note of the operator, for callers that may read data of the whole server.
+    /// Note of the operator. Null for callers that may not read data of the whole server.
     held_note: Option<String>,
-    /// `closed`, `open` or `half_open`.
+    /// State of the breaker: `closed`, `open` or `half_open`.
     breaker: String,
-    /// The only replica with this breaker, because it reaches no push service (by its network, or by its clock, with which
-    /// certificates are invalid). Null: all replicas.
+    /// Replica that the breaker is limited to: it reaches no push service, because of its network or a wrong clock. Null: the
+    /// breaker applies to all replicas.
     breaker_of: Option<String>,
     /// Time from which an open breaker lets probes through.
     open_until: Option<DateTime<Utc>>,
-    /// Length of the breaker's last opening in seconds.
+    /// Duration of the breaker's last opening in seconds. Null: it never opened.
     open_s: Option<f64>,
-    /// The worker that probes, while one does.
+    /// Worker that is probing. Null: none.
     prober: Option<String>,
-    /// Maximum plaintext octets, padding included, that the gateway seems to accept.
+    /// Estimated maximum plaintext size that the push service accepts, in bytes with padding. Null: no limit was observed.
     payload_max: Option<i32>,
     /// Time of the last change.
     changed_at: DateTime<Utc>,
@@ -156,15 +156,15 @@ impl PathParam for LaneNumber {
     const NAME: &'static str = "lane";
 }
 
-/// An order to a lane. The body may be left out.
+/// Order to a lane. The body may be omitted.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LaneOrderRequest {
-    /// `https://host[:port]`; `*`, all origins, those met later included, by default.
+    /// `https://host[:port]`. By default `*`: all origins, including later ones.
     origin: Option<String>,
-    /// Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
+    /// Duration of a hold or an opening in seconds, 1 to 2,592,000 (30 days). By default 3,600.
     seconds: Option<u32>,
-    /// Hold and open, instead of `seconds`: until then.
+    /// End of a hold or an opening, instead of `seconds`.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Reason of a hold, 1 to 200 characters, for later readers.
@@ -181,7 +181,7 @@ impl LaneOrderRequest {
         if bytes.is_empty() { Ok(Self::default()) } else { parse(bytes) }
     }
 
-    /// Checks it for an order of that kind. Returns when it ends, if it is one that does.
+    /// Checks the order. Returns its end, or the current time for an order without an end.
     fn check(&self, kind: OrderKind, now: Timestamp) -> Result<Timestamp, Problem> {
         let mut faults = Faults::default();
         let (lasts, reasoned) = (matches!(kind, OrderKind::Hold | OrderKind::Open), kind == OrderKind::Hold);
@@ -222,7 +222,7 @@ impl LaneOrderRequest {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LaneQuery {
-    /// Of this app alone: its id or slug.
+    /// Id or slug of an app: its lanes only.
     app: Option<String>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
@@ -230,7 +230,7 @@ pub(crate) struct LaneQuery {
     iterator: Option<String>,
 }
 
-/// Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
+/// Lists lanes, the newest first: of all apps that the caller may read, or of one app.
 #[utoipa::path(get, path = "/v1/gateways", tag = "Operations", responses((status = 200, body = Page<LaneResponse>)))]
 pub(crate) async fn list(
     onlooker: Onlooker,
@@ -250,7 +250,7 @@ pub(crate) async fn list(
     Ok(page.answer(&uri))
 }
 
-/// Returns the app of that name. One that the caller may not read looks like one that does not exist.
+/// Returns the id of an app. An app that the caller may not read is reported as missing.
 async fn visible(state: &ApiState, onlooker: &Onlooker, name: &str) -> Result<AppId, Problem> {
     let refused = || Problem::invalid_parameter("app", format!("there is no app `{name}`"));
     match named_app(state, AppRef::from(name)).await {
@@ -261,7 +261,7 @@ async fn visible(state: &ApiState, onlooker: &Onlooker, name: &str) -> Result<Ap
     }
 }
 
-/// The lane of that number, if the caller may look at its app.
+/// Returns a lane. A lane of an app that the caller may not read is reported as missing.
 pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: LaneId) -> Result<LaneRow, Problem> {
     let found = lanes::find(&state.pool, lane).await?.filter(|row| onlooker.sees(row.app));
     found.ok_or_else(|| Problem::not_found("lane"))
@@ -285,7 +285,7 @@ async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneResponse>
     Ok(axum::Json(view))
 }
 
-/// Builds the responses. Notes of operators are for callers that may read data of all apps.
+/// Builds the responses. `with_notes` includes the operators' notes.
 async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<Vec<LaneResponse>, Problem> {
     let now = state.clock.now();
     let numbers: Vec<LaneId> = rows.iter().map(|row| row.id).collect();
@@ -322,7 +322,7 @@ enum OrderKind {
     Probe,
 }
 
-/// An operator's order to a lane, as it came.
+/// An operator's order to a lane, before its checks.
 pub(crate) struct GivenOrder {
     state: ApiState,
     operator: Operator,
@@ -347,7 +347,7 @@ impl FromRequest<ApiState> for GivenOrder {
 }
 
 impl GivenOrder {
-    /// Checks the order, applies it on all workers, and makes deliveries due again that were deferred beyond its end.
+    /// Checks the order, publishes it to all workers, and makes deliveries due that were deferred beyond its end.
     async fn carry_out(self, kind: OrderKind) -> Result<axum::Json<LaneResponse>, Problem> {
         let Self { state, operator, lane, body } = self;
         let until = body.check(kind, state.clock.now())?;
@@ -375,7 +375,7 @@ impl GivenOrder {
     }
 }
 
-/// Refuses an origin that the lane's push service does not have: an order to it would change nothing, and look as if it had.
+/// Refuses an origin that the lane's push service does not have. The order would otherwise succeed without an effect.
 async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<(), Problem> {
     let row = lanes::find(&state.pool, lane).await?.ok_or_else(|| Problem::not_found("lane"))?;
     let endpoint = Endpoint::parse(&format!("{origin}/")).ok();
@@ -389,8 +389,8 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
     ))
 }
 
-/// Times after an order at which deferred deliveries are searched again: a worker reads an order within a second, and settles
-/// earlier deferrals within a few more. If this process ends first, the others are due by themselves within a minute.
+/// Delays after an order at which deferred deliveries are made due again. A worker reads an order within a second, and may
+/// store earlier deferrals a few seconds later. If this process ends first, the other deliveries become due within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
 async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at: Timestamp, progress: ChunkProgress) {
@@ -407,8 +407,8 @@ async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at
     }
 }
 
-/// False: what the order was for is shut again, and what is deferred now is to wait. Another origin of the lane may be shut all
-/// the while: what is recalled of that one is deferred once more.
+/// Makes deferred deliveries due again. Returns `false` if the origin is shut again, so that later rounds are not needed.
+/// Deliveries to another origin that is shut are deferred again.
 async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at: Timestamp) -> sqlx::Result<bool> {
     let origins = lanes::states(&state.pool, &[lane]).await?;
     let mut ordered = origins.iter().filter(|row| origin == ALL_ORIGINS || row.origin == origin);
@@ -419,7 +419,7 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at
     Ok(true)
 }
 
-/// Holds a lane: nothing is sent before the hold ends or is released. It replaces other holds of the lane.
+/// Holds a lane: nothing is sent until the hold ends or is released. The hold replaces all others of the lane.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", request_body = LaneOrderRequest,
     responses((status = 200, body = LaneResponse)))]
 pub(crate) async fn hold(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
@@ -433,21 +433,21 @@ pub(crate) async fn release(given: GivenOrder) -> Result<axum::Json<LaneResponse
     given.carry_out(OrderKind::Release).await
 }
 
-/// Opens a lane's breakers: nothing is sent for the given time, then probes are.
+/// Opens a lane's breakers: nothing is sent for the given time, then probes are sent.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", request_body = LaneOrderRequest,
     responses((status = 200, body = LaneResponse)))]
 pub(crate) async fn open(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Open).await
 }
 
-/// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
+/// Closes a lane's open breakers: they send probes now, and close with the first success.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", request_body = LaneOrderRequest,
     responses((status = 200, body = LaneResponse)))]
 pub(crate) async fn close(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {
     given.carry_out(OrderKind::Close).await
 }
 
-/// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
+/// Sets all breakers of a lane to half open, closed ones included: only probes are sent until one succeeds.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", request_body = LaneOrderRequest,
     responses((status = 200, body = LaneResponse)))]
 pub(crate) async fn probe(given: GivenOrder) -> Result<axum::Json<LaneResponse>, Problem> {

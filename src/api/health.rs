@@ -23,14 +23,14 @@ pub(crate) struct HealthResponse {
 
 const WELL: axum::Json<HealthResponse> = axum::Json(HealthResponse { status: "ok" });
 
-/// Whether the process answers at all.
+/// Responds while the process runs.
 #[utoipa::path(get, path = "/healthz", tag = "Operations", responses((status = 200, body = HealthResponse)))]
 pub(crate) async fn alive() -> axum::Json<HealthResponse> {
     WELL
 }
 
-/// Whether requests can be served: the database answers, and its schema is this program's. The database is asked once a
-/// second at most.
+/// Reports whether requests can be served: the database responds, and its schema is this program's. Reads the database at most
+/// once a second.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = HealthResponse)))]
 pub(crate) async fn ready(State(state): State<ApiState>) -> Result<axum::Json<HealthResponse>, Problem> {
     state.readiness.get(&state.clock, check(&state)).await.map(|()| WELL)

@@ -1,4 +1,4 @@
-//! Parts of the API that any resource uses: credentials, limits, requests, responses, problems and pages.
+//! Shared parts of the API: authentication, limits, requests, responses, problems and pages.
 
 pub(crate) mod app_ref;
 pub(crate) mod auth;

@@ -31,32 +31,32 @@ use bellwire_core::id::IdentityKeyId;
 use bellwire_core::named;
 
 pub(crate) const SECRET_PREFIX: &str = "bwi_";
-/// Maximum lifetime of a token. Longer ones would make a leaked token valuable.
+/// Maximum lifetime of a token in seconds. It limits the damage of a leaked token.
 pub(crate) const LIFETIME_MAX_S: i64 = 7 * 86_400;
-/// Tolerated difference between the clocks of the backend and this server.
+/// Tolerated clock difference between the backend and this server, in seconds.
 const LEEWAY_S: i64 = 60;
 const TOKEN_MAX: usize = 4_096;
 
 named! {
-    /// Use of a key by the backend: never both.
+    /// Kind of proof that a key is for. A key is never used for both.
     #[derive(Default)]
     pub(crate) enum ProofForm {
         /// Signed JWTs, which expire.
         #[default]
         Jwt = "jwt",
-        /// The HMAC-SHA-256 of the user id, which holds until the key is deleted.
+        /// HMAC-SHA-256 of the user id, valid until the key is deleted.
         Hmac = "hmac",
     }
 }
 
-/// A key of an app. `Debug` shows no secret.
+/// Identity key of an app. `Debug` shows no secret.
 #[derive(Clone)]
 pub(crate) enum Key {
-    /// A secret shared with the site's backend, which signs JWTs: the octets of its text.
+    /// Secret shared with the site's backend, which signs JWTs: the bytes of its text.
     Hs256(Zeroizing<Vec<u8>>),
-    /// A secret shared with the site's backend, which computes plain HMACs: the octets of its text.
+    /// Secret shared with the site's backend, which computes plain HMACs: the bytes of its text.
     Hmac(Zeroizing<Vec<u8>>),
-    /// The public half of a pair whose private half never leaves the backend: an uncompressed point on P-256.
+    /// Public key whose private key stays in the backend: an uncompressed point on P-256.
     Es256([u8; 65]),
 }
 
@@ -67,14 +67,14 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Makes a secret: 32 random octets in base64url behind [`SECRET_PREFIX`]. Its text is the key.
+    /// Generates a secret: 32 random bytes in base64url after [`SECRET_PREFIX`]. The whole text is the HMAC key.
     pub(crate) fn generate() -> Zeroizing<String> {
         let mut octets = Zeroizing::new([0; 32]);
         rand::fill(&mut *octets).expect("the system's randomness");
         Zeroizing::new(format!("{SECRET_PREFIX}{}", base64url::encode(*octets)))
     }
 
-    /// Reads a public key on P-256: PEM (SubjectPublicKeyInfo) or a JWK. None: it is neither.
+    /// Parses a P-256 public key: PEM (SubjectPublicKeyInfo) or a JWK. `None`: neither.
     pub(crate) fn from_public(text: &str) -> Option<Self> {
         let text = text.trim();
         let public = match text.starts_with('{') {
@@ -84,7 +84,7 @@ impl Key {
         Some(Self::Es256(public.to_sec1_point(false).as_bytes().try_into().ok()?))
     }
 
-    /// As JWTs name it.
+    /// Returns the JWT `alg` value.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self {
             Self::Hs256(_) | Self::Hmac(_) => "HS256",
@@ -113,45 +113,45 @@ fn point_of_jwk(text: &str) -> Option<Vec<u8>> {
     (jwk.kty == "EC" && jwk.crv == "P-256" && x.len() == 32 && y.len() == 32).then(|| [&[4], &x[..], &y].concat())
 }
 
-/// Why a token does not prove who the user is. The texts are for the developer of the site.
+/// Reason for which a token proves no user. The texts are for developers of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unproven {
     #[error("is neither a JWT nor the HMAC-SHA-256 of the user id in hex or base64url")]
     Malformed,
-    /// The app has no key that could have signed it.
+    /// The app has no key that could have signed the token.
     #[error("is signed with a key that this app does not have, or has no more")]
     UnknownKey,
-    /// A plain HMAC, and all keys of the app are for JWTs.
+    /// A plain HMAC, but all keys of the app are for JWTs.
     #[error(
         "is a plain HMAC, and this app's identity keys are for JWTs: have your backend sign a JWT, or make a key for HMACs \
          with `bellwire app identity-key create APP --name NAME --form hmac`"
     )]
     HmacOfJwtKey,
-    /// A JWT under HS256, and all secrets of the app, or the one that it names, are for plain HMACs.
+    /// A JWT under HS256, but the app's secrets (or the named one) are for plain HMACs.
     #[error(
         "is a JWT, and this app's secrets are for plain HMACs: have your backend compute the HMAC of the user id, or make \
          a key for JWTs with `bellwire app identity-key create APP --name NAME --form jwt`"
     )]
     JwtOfHmacKey,
-    /// The HMAC of something that could be the beginning of a JWT.
+    /// The HMAC of a user id that looks like the beginning of a JWT.
     #[error(
         "is the HMAC of a user id that reads like the beginning of a JWT: for such a user, have your backend sign a JWT"
     )]
     Mistakable,
-    /// `none`, or anything else that we do not take.
+    /// Unsupported algorithm, such as `none`.
     #[error("is signed by an algorithm that is not taken: use HS256 or ES256")]
     Algorithm,
     /// The header has `crit` or `zip`, which change the meaning of a token.
     #[error("has `crit` or `zip` in its header, which are not supported: sign without them")]
     Extension,
-    /// It was changed, made with another key, or the HMAC is of another user id.
+    /// Wrong signature: the token was changed, signed with another key, or is the HMAC of another user id.
     #[error("has a wrong signature: it was changed, or made with another key or for another user")]
     Signature,
     #[error("has no `exp`, the time when it expires in seconds since 1970")]
     NoExpiry,
     #[error("has expired: have your backend sign a new one")]
     Expired,
-    /// `exp` lies further ahead than [`LIFETIME_MAX_S`].
+    /// `exp` is further ahead than [`LIFETIME_MAX_S`].
     #[error("may be valid for at most 7 days")]
     TooLong,
     #[error("is not valid yet: compare the clocks")]
@@ -182,7 +182,7 @@ impl Unproven {
     }
 }
 
-/// Whether a token proves that a person is `user` of the app with these names (id and slug) and keys.
+/// Checks that a token proves `user`. `names` are the app's id and slug, which `aud` may contain.
 pub(crate) fn prove(
     token: &str,
     user: &str,
@@ -213,8 +213,8 @@ fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<
     Err(refused)
 }
 
-/// Whether a text could be the input of a JWT's signature: the base64 of a JSON object, a dot, any text. Here the key's form
-/// alone separates both. Another verifier with the same secret may not.
+/// Whether a text could be the signing input of a JWT: base64 of a JSON object, a dot, any text. Another verifier with the same
+/// secret may not distinguish the two forms.
 fn begins_like_a_jwt(text: &str) -> bool {
     header_of(text).is_some()
 }
@@ -225,7 +225,7 @@ fn header_of(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     serde_json::from_slice(&base64url::decode_any(header)?).ok()
 }
 
-/// Returns whether a JWT demands extensions (RFC 7515, 4.1.11; RFC 7516, 4.1.3): a token with unknown ones must be rejected.
+/// Whether a JWT requires extensions (RFC 7515, 4.1.11; RFC 7516, 4.1.3). Tokens with unknown extensions must be refused.
 fn has_extensions(token: &str) -> bool {
     header_of(token).is_some_and(|header| ["crit", "zip"].iter().any(|name| header.contains_key(*name)))
 }
@@ -307,7 +307,7 @@ fn check_jwt(
     Err(refused)
 }
 
-/// Claims are checked by ourselves, by our own clock.
+/// Validates only the signature. The claims are checked here with the server's clock.
 fn signature_only(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims.clear();

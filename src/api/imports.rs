@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/imports`: subscriptions in bulk. A file is imported as it arrives, in the memory of a few thousand lines. Its
-//! result is stored with its faults.
+//! `/v1/apps/{app}/imports`: bulk import of subscriptions. A file is imported as it arrives, within the memory of a few
+//! thousand lines. The result is stored with its faults.
 
 mod columns;
 mod encoding;
@@ -38,44 +38,44 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, resume))
 }
 
-/// A file of subscriptions, and how far it has come.
+/// Import of a file of subscriptions, with its progress.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Import)]
 pub(crate) struct ImportView {
     /// Id of the import.
     id: ImportId,
-    /// `ndjson`, `csv` or `json`.
+    /// Format of the file: `ndjson`, `csv` or `json`.
     format: String,
-    /// Whether nothing of it stays.
+    /// Whether nothing is stored.
     dry_run: bool,
-    /// Processed lines of the file (of an array: elements). An interrupted import resumes with the next one.
+    /// Processed lines of the file, or elements of an array. An interrupted import resumes after these.
     lines: i64,
-    /// Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
+    /// New subscriptions. This count and the next ones may be ahead of `lines` until the end of the file.
     added: i64,
-    /// Existing subscriptions, updated with the values of the file.
+    /// Existing subscriptions that were updated from the file.
     known: i64,
-    /// Lines that were left out: those marked as unsubscribed by the file, those of subscriptions that have ended here, and lines
-    /// of an export that are not subscriptions. Subscriptions that an export marks as unsubscribed are stored as such.
+    /// Skipped lines: subscriptions that the file marks as unsubscribed or that have ended here, and export lines of other
+    /// types. Subscriptions that a Bellwire export marks as unsubscribed are stored as such.
     left_out: i64,
-    /// Whether subscriptions that their push service called gone become active again.
+    /// Whether subscriptions that their push service reported as gone become active again.
     restore_pruned: bool,
-    /// Of `known`: subscriptions that became active again.
+    /// Part of `known`: subscriptions that became active again.
     restored: i64,
-    /// Of `left_out`: subscriptions that their push service called gone. `restore_pruned` brings them back.
+    /// Part of `left_out`: subscriptions that their push service reported as gone. `restore_pruned` reactivates them.
     pruned: i64,
-    /// Lines that are wrong.
+    /// Lines with faults, which were not imported.
     refused: i64,
-    /// Lines that were taken without a detail that cannot be read.
+    /// Lines imported without an optional value that cannot be parsed.
     warned: i64,
     /// Unknown columns, at most 20.
     ignored: Vec<String>,
-    /// Faults, at most the first 1,000. Not in lists.
+    /// First 1,000 faults. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<Vec<ImportFault>>,
-    /// Details that were left out, at most the first 1,000; not in lists.
+    /// First 1,000 optional values that were omitted. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<Vec<ImportFault>>,
-    /// The first ten rows of a dry run, column by column; only in its answer.
+    /// First ten rows of a dry run with their columns. Only in its response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     sample: Vec<SampleRow>,
@@ -83,18 +83,18 @@ pub(crate) struct ImportView {
     created_at: DateTime<Utc>,
     /// Time of its last progress.
     changed_at: DateTime<Utc>,
-    /// Time at which the end of the file was read. Null: it was not, and the import can be resumed.
+    /// Time at which the end of the file was reached. Null: the import is running or interrupted, and can be resumed.
     finished_at: Option<DateTime<Utc>>,
 }
 
-/// Fault of a line. Never a value, which may be secret.
+/// Fault of a line, without the value, which may be secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ImportFault {
-    /// The line, from 1; of an array, the number of the element.
+    /// Number of the line, or of the array element, from 1.
     line: i64,
-    /// The field; empty: the line as a whole.
+    /// Faulty field. Empty: the whole line.
     field: String,
-    /// The fault, and the rule.
+    /// The fault and the violated rule.
     reason: String,
 }
 
@@ -138,15 +138,16 @@ pub(crate) struct ImportQuery {
     /// Format. By default that of `Content-Type`.
     #[param(inline)]
     format: Option<ImportFormat>,
-    /// Do everything and keep nothing of it but the report.
+    /// Whether to check the file and report, without storing anything.
     #[serde(default)]
     dry_run: bool,
-    /// Make subscriptions in the file active again that their push service called gone. Those that were unsubscribed stay so.
+    /// Whether to reactivate subscriptions in the file that their push service reported as gone. Unsubscribed subscriptions
+    /// stay unsubscribed.
     #[serde(default)]
     restore_pruned: bool,
-    /// Names of columns and what they mean here, at most 100: `abo:endpoint,kunde:user_id`.
+    /// Mapping of the file's column names to fields, at most 100: `abo:endpoint,kunde:user_id`.
     map: Option<String>,
-    /// The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default.
+    /// Encoding of a file without byte-order mark, such as `windows-1252`. By default UTF-8.
     charset: Option<String>,
 }
 
@@ -155,13 +156,13 @@ pub(crate) struct ImportQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ResumeQuery {
-    /// Line of the file at which the body begins, at most the one after `lines`. By default 1: the whole file again, whose
-    /// processed lines are skipped. A part of a CSV file has the heading first.
+    /// Line of the file at which the body begins, at most `lines` + 1. By default 1: the whole file, of which processed lines
+    /// are skipped. A part of a CSV file must begin with the header line.
     #[param(minimum = 1)]
     from: Option<i64>,
-    /// As it was given first.
+    /// Same value as in the first request.
     map: Option<String>,
-    /// As it was given first.
+    /// Same value as in the first request.
     charset: Option<String>,
 }
 
@@ -179,7 +180,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, ImportView::from).answer(&uri))
 }
 
-/// Shows how far an import has come, and what was wrong.
+/// Returns the progress and faults of an import.
 #[utoipa::path(get, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
     responses((status = 200, body = ImportView)))]
 pub(crate) async fn show(
@@ -198,12 +199,13 @@ async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>
     Ok(axum::Json(ImportView { faults, warnings, ..row.into() }))
 }
 
-/// Imports a file of subscriptions of any length, and responds after its end. Each line is registered like by a server, about a
-/// thousand in a transaction, with one exception: unsubscribed and gone subscriptions stay so (with `restore_pruned`, only the
-/// former). A wrong line is reported and skipped. A detail that cannot be read is left out and listed in `warnings`, and its line
-/// is imported. A file that is not understood is refused as a whole, on line 1. Importing a file twice creates nothing new.
+/// Imports a file of subscriptions of any length, and responds after its end. Each line is registered as by `POST
+/// …/subscriptions` with an API key, about a thousand in a transaction. The exception: unsubscribed and gone subscriptions stay
+/// so (with `restore_pruned`, only unsubscribed ones). A line with a fault is reported and skipped. An optional value that
+/// cannot be parsed is omitted and listed in `warnings`. A file of an unknown form is refused as a whole, on line 1. Importing
+/// a file twice changes nothing.
 ///
-/// After any interruption, `GET …/imports` shows the progress, and `POST …/imports/{import}` resumes there.
+/// After an interruption, `GET …/imports` shows the progress, and `POST …/imports/{import}` resumes there.
 #[utoipa::path(post, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 201, body = ImportView)))]
@@ -236,7 +238,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, done))
 }
 
-/// Resumes an interrupted import, with the rest of its file or with all of it. A finished one does not change.
+/// Resumes an interrupted import, with the remaining lines or the whole file. Does nothing if the import is finished.
 #[utoipa::path(post, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 200, body = ImportView)))]
@@ -291,7 +293,7 @@ async fn take_in(
     Ok(axum::Json(ImportView { sample, ..shown }))
 }
 
-/// Returns the encoding of `Content-Type`. Many clients add `utf-8` to any content, which is the default anyway.
+/// Returns the charset in `Content-Type`. `None` also for `utf-8`, which many clients add to any content.
 fn said_charset(request: &Request) -> Option<&str> {
     let said = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
     let (_, charset) = said
@@ -302,7 +304,7 @@ fn said_charset(request: &Request) -> Option<&str> {
     Some(charset.trim().trim_matches('"')).filter(|charset| !charset.eq_ignore_ascii_case("utf-8"))
 }
 
-/// The form that `Content-Type` names.
+/// Returns the format that `Content-Type` names.
 fn said_format(request: &Request) -> Option<ImportFormat> {
     let said = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
     match said.split(';').next()?.trim().to_ascii_lowercase().as_str() {

@@ -1,4 +1,4 @@
-//! `POST /v1/apps/{app}/link-check`: whether the target of a notification exists, before it is sent.
+//! `POST /v1/apps/{app}/link-check`: checks whether the target of a notification exists before it is sent.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(check))
 }
 
-/// Timeout of one response, and of all responses of a check.
+/// Timeout of one response, and of reading all responses of a check.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ALL_PATIENCE: Duration = Duration::from_secs(10);
-/// Redirects of one check.
+/// Maximum redirects of one check.
 const REDIRECTS_MAX: usize = 5;
 
 const BUSY: Busy = Busy {
@@ -43,23 +43,23 @@ const BUSY: Busy = Busy {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkCheckRequest {
-    /// `https:` URL, or a path on the app's first origin; at most 2,048 octets.
+    /// `https:` URL, or a path on the app's first origin; at most 2,048 bytes.
     url: String,
 }
 
 /// Result of a link check.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LinkCheckResponse {
-    /// URL of the last request: redirects are followed, five at most.
+    /// URL of the last request, after at most five redirects.
     url: String,
-    /// HTTP status of the last response. Null: there was none.
+    /// HTTP status of the last response. Null: no response.
     status: Option<u16>,
-    /// Reason without a response, such as `deadline`.
+    /// Reason for a missing response, such as `deadline`. Null: a response arrived.
     failure: Option<&'static str>,
 }
 
-/// Requests a link as a browser would, without cookies, within ten seconds. Only public servers and those of the app's origins
-/// are requested, and a few links at a time: 503 (`link_checks_busy`).
+/// Requests a link as a browser does, without cookies, within ten seconds. Only public hosts and the app's origins are
+/// requested. If too many checks run, the response is 503 (`link_checks_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/link-check", tag = "Messages",
     responses((status = 200, body = LinkCheckResponse)))]
 pub(crate) async fn check(
@@ -79,7 +79,7 @@ pub(crate) async fn check(
     Ok(axum::Json(checked))
 }
 
-/// Requests a link and the targets of its redirects. The response is always that of the last request.
+/// Requests a link and follows its redirects. `checked` describes the last request.
 async fn follow(state: &ApiState, app: &App, mut endpoint: Endpoint, checked: &mut LinkCheckResponse) {
     for redirects in 0..=REDIRECTS_MAX {
         let headers = HeaderMap::from_iter([
@@ -105,8 +105,8 @@ async fn follow(state: &ApiState, app: &App, mut endpoint: Endpoint, checked: &m
     }
 }
 
-/// Returns the endpoint of a link, or the reason why it is not requested. A key for sending must not read private servers,
-/// nor compete with deliveries for connections to push services. Mapped hosts are private, except the site's own.
+/// Returns the endpoint of a link, or the reason why it is not requested. A key for sending must not reach private servers, nor
+/// use connections to push services. Hosts with a configured address count as private, unless they are the app's origins.
 fn target(state: &ApiState, app: &App, url: &mut Url) -> Result<Endpoint, String> {
     url.set_fragment(None);
     let endpoint = Endpoint::parse(url.as_str()).map_err(|error| error.to_string())?;
@@ -119,7 +119,7 @@ fn target(state: &ApiState, app: &App, url: &mut Url) -> Result<Endpoint, String
     }
 }
 
-/// Returns the target of a redirect.
+/// Returns the target of a redirect. `None`: the response is not a redirect.
 fn redirect(url: &Url, reply: &Reply) -> Option<Url> {
     let location = reply.headers.get(LOCATION).filter(|_| matches!(reply.status, 301 | 302 | 303 | 307 | 308))?;
     url.join(location.to_str().ok()?).ok()

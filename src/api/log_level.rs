@@ -1,4 +1,4 @@
-//! `/v1/log-level`: what operators see in the log of all processes, for a while.
+//! `/v1/log-level`: temporary log level of all processes, for operators.
 
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -16,9 +16,9 @@ use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::operations::log_level::{self, LogLevelOverride};
 use utoipa_axum::router::OpenApiRouter;
 
-/// The shortest and the longest time that something else than usual is logged, in seconds.
+/// Allowed duration of a temporary level, in seconds.
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=86_400;
-/// Default time of a level.
+/// Default duration of a temporary level, in seconds.
 const SECONDS_USUAL: i64 = 900;
 const TARGET: &str = "log-level";
 
@@ -26,14 +26,14 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, set, delete))
 }
 
-/// Temporary log level in addition to that of each process's start.
+/// Temporary log level, in addition to the level with which each process was started.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LogLevelResponse {
-    /// Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all.
+    /// Levels of the modules. Null: only the level of the process start (`BELLWIRE_LOG`) applies.
     filter: Option<String>,
-    /// Time at which it was set.
+    /// Time at which the level was set.
     set_at: Option<DateTime<Utc>>,
-    /// Time of its end.
+    /// Time at which the level ends.
     until: Option<DateTime<Utc>>,
 }
 
@@ -48,15 +48,15 @@ impl From<Option<LogLevelOverride>> for LogLevelResponse {
     }
 }
 
-/// Log level, and its time.
+/// Log level and its duration.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogLevelRequest {
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
-    /// `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
+    /// Level (`error`, `warn`, `info`, `debug`, `trace`) of all of Bellwire, or levels of modules separated by commas:
+    /// `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements without their values. Other libraries are refused.
     #[schema(example = "bellwire_dispatch=debug")]
     filter: String,
-    /// For how many seconds, 60 to 86,400; 900 unless given.
+    /// Duration in seconds, 60 to 86,400. By default 900.
     seconds: Option<i64>,
 }
 
@@ -75,13 +75,14 @@ impl LogLevelRequest {
     }
 }
 
-/// Shows what is seen in the log beyond what each process was started with.
+/// Returns the temporary log level.
 #[utoipa::path(get, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<axum::Json<LogLevelResponse>, Problem> {
     Ok(axum::Json(log_level::read(&state.pool, state.clock.now()).await?.into()))
 }
 
-/// Changes for a while what is seen in the log, of all processes within two seconds. Afterwards what each was started with holds again.
+/// Sets a temporary log level. All processes apply it within two seconds. At its end the level of the process start applies
+/// again.
 #[utoipa::path(put, path = "/v1/log-level", tag = "Operations", request_body = LogLevelRequest, responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn set(
     operator: Operator,
@@ -98,7 +99,7 @@ pub(crate) async fn set(
     Ok(axum::Json(Some(wanted).into()))
 }
 
-/// Has all processes log what they were started with, within two seconds.
+/// Removes the temporary log level. All processes return to the level of their start within two seconds.
 #[utoipa::path(delete, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn delete(
     operator: Operator,

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/messages`: sending, and steering what is being sent. Checks of a new message are in
-//! [`crate::api::messages::compose`].
+//! `/v1/apps/{app}/messages`: sends, pauses, resumes and cancels messages. [`crate::api::messages::compose`] checks new
+//! messages.
 
 pub(in crate::api) mod accept;
 pub(in crate::api) mod accepted;
@@ -64,13 +64,13 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct DryRun {
     /// Always `true`, for a dry run.
     dry_run: bool,
-    /// Deliveries to make, as counted now; of a segment, as estimated from a sample.
+    /// Number of deliveries, as counted now. For a segment, an estimate from a sample.
     audience_estimate: i64,
-    /// Margin of the estimate, in 95 of 100 cases. 0 if counted.
+    /// Margin of error of the estimate, plus or minus, at 95 % confidence. 0: counted exactly.
     audience_margin: i64,
-    /// Named subscriptions that are not active, or users without an active one.
+    /// Number of named subscriptions that are not active, and of named users without an active one.
     unreachable: i64,
-    /// Warnings: about the policy, or about broadcasts that recipients do not welcome.
+    /// Warnings about the policy, and about broadcasts that recipients ignore or close.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
@@ -80,14 +80,14 @@ pub(crate) struct DryRun {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SendQuery {
-    /// Check and count only.
+    /// Whether to check and count only, without sending.
     #[serde(default)]
     dry_run: bool,
 }
 
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
 
-/// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
+/// Sends a message. A repeat of the request with the same `Idempotency-Key` gets the response of the first one.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages", request_body = MessageRequest,
     params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats the policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
@@ -124,7 +124,7 @@ pub(crate) async fn send(
     accept_under(&state, &server.app, request, composed).await
 }
 
-/// Checks a message against the present state of the app.
+/// Checks a message against the current state of the app.
 async fn compose(
     state: &ApiState,
     server: &Server<MaySend>,
@@ -147,7 +147,7 @@ async fn compose(
     Ok(composed)
 }
 
-/// Shows a message and its account, which adds up at every moment.
+/// Returns a message with its counts, which add up at every moment.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn show(
@@ -168,7 +168,7 @@ async fn view<S>(state: &ApiState, server: &Server<S>, id: MessageId) -> Result<
     Ok(axum::Json(MessageResponse::new(app, row, now).with_counts(title, counts)))
 }
 
-/// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
+/// Pauses a message: no push starts later than a second after the response. Its time to live keeps running.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn pause(
@@ -190,7 +190,7 @@ pub(crate) async fn resume(
     steer(&state, &server, id, MessageOrder::Resume).await
 }
 
-/// Cancels a message for good: no push of it starts later than a second after the answer.
+/// Cancels a message permanently: no push starts later than a second after the response.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn cancel(
@@ -201,7 +201,7 @@ pub(crate) async fn cancel(
     steer(&state, &server, id, MessageOrder::Cancel).await
 }
 
-/// Shows the message that has this key, or had it last.
+/// Returns the message that has this key now or had it last.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/by-key/{key}", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn show_by_key(
@@ -213,7 +213,8 @@ pub(crate) async fn show_by_key(
     view(&state, &server, id).await
 }
 
-/// Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended.
+/// Cancels the message that has this key, for example a reminder that is no longer needed. 404 if no message has it, 409 if all
+/// its deliveries have ended.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/by-key/{key}/cancel", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn cancel_by_key(
@@ -258,7 +259,7 @@ async fn steer(
     view(state, server, id).await
 }
 
-/// Carries a turn through the rest of a long queue. If this process ends first, maintenance takes over.
+/// Applies a pause, resume or cancel to the remaining rows of a long queue. If this process ends first, maintenance continues.
 async fn go_on(state: ApiState, id: MessageId) {
     loop {
         match steering::go_on(&state.pool, id, state.clock.now()).await {

@@ -1,5 +1,4 @@
-//! `/v1/metrics/reliability`: how well retries do, over the last hour or an earlier one, by tier and lane. Prometheus reads the
-//! same at `/metrics`.
+//! `/v1/metrics/reliability`: success of retries in an hour, by tier and lane. Prometheus reads the same metrics at `/metrics`.
 
 use std::collections::BTreeMap;
 
@@ -26,48 +25,48 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show_all)).routes(routes!(show))
 }
 
-/// Maximum age of an hour, which is still stored as a whole.
+/// Maximum age of an hour whose data are complete.
 const AGO_MAX: TimeDelta = TimeDelta::days(1);
-/// Lanes shown at most: those in the worst state come first.
+/// Maximum lanes in the response. Those in the worst state come first.
 const LANES_MAX: usize = 100;
 
-/// Metrics to return.
+/// Options of the reliability metrics.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct MetricsQuery {
-    /// Lane of the metrics.
+    /// Number of a lane: its metrics only.
     lane: Option<i32>,
-    /// The hour that ended then (RFC 3339), within the last day; by default the last one.
+    /// End of the hour (RFC 3339), within the last day. By default now.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
 }
 
-/// One class of a histogram.
+/// Bucket of a histogram.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Class {
-    /// Upper end, included. Null: no end.
+    /// Upper bound, included. Null: unbounded.
     up_to: Option<f64>,
-    /// Number of values in it.
+    /// Number of values in the bucket.
     n: u64,
 }
 
-/// The reliability metrics of some lanes and tiers.
+/// Reliability metrics of a group of lanes and tiers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReliabilityFigures {
     /// The five reliability metrics with target and state.
     slis: Vec<MetricReading>,
-    /// Accepted deliveries by how many POSTs it took.
+    /// Accepted deliveries by the number of POSTs.
     attempts_to_success: Vec<Class>,
-    /// Accepted deliveries by how many seconds after their message was accepted.
+    /// Accepted deliveries by the seconds since the acceptance of their message.
     delay_seconds: Vec<Class>,
-    /// Queue rows by how many seconds later than scheduled they were claimed.
+    /// Queue rows by the seconds between their due time and the claim.
     schedule_lag_seconds: Vec<Class>,
-    /// Queue rows that were changed or restored by hand: never sent.
+    /// Queue rows that were changed or restored outside Bellwire. They are never sent.
     retry_token_failures: u64,
-    /// Retries that came so late that their state was read again.
+    /// Retries that were so late that their state was read again from the database.
     retry_tokens_late: u64,
-    /// Deliveries accepted later than the tier's `sla_seconds`, dead or expired.
+    /// Deliveries accepted later than the tier's `sla_seconds`, and dead or expired ones.
     sla_missed: u64,
 }
 
@@ -95,9 +94,9 @@ impl ReliabilityFigures {
 pub(crate) struct LaneReliability {
     /// Number of the lane.
     lane: i32,
-    /// The app it belongs to.
+    /// App that the lane belongs to.
     app: AppId,
-    /// The push service it leads to.
+    /// Push service of the lane.
     gateway: Gateway,
     /// The five reliability metrics with target and state.
     slis: Vec<MetricReading>,
@@ -106,15 +105,15 @@ pub(crate) struct LaneReliability {
 /// The reliability metrics of an hour.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReliabilityResponse {
-    /// Start of the time.
+    /// Start of the hour.
     from: DateTime<Utc>,
-    /// End of the time.
+    /// End of the hour.
     until: DateTime<Utc>,
-    /// All of it together.
+    /// Metrics of all tiers and lanes together.
     all: ReliabilityFigures,
     /// Metrics by tier.
     tiers: BTreeMap<&'static str, ReliabilityFigures>,
-    /// By lane: those in the worst state first, a hundred at most.
+    /// Metrics by lane, at most 100. Lanes in the worst state come first.
     lanes: Vec<LaneReliability>,
 }
 
@@ -158,7 +157,7 @@ async fn hour(
     Ok(Json(ReliabilityResponse::new(&lanes, from, until)))
 }
 
-/// The reliability metrics of all apps over an hour, the last one by default.
+/// Returns the reliability metrics of all apps over an hour, by default the last one.
 #[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations",
     responses((status = 200, body = ReliabilityResponse)))]
 pub(crate) async fn show_all(
@@ -169,7 +168,7 @@ pub(crate) async fn show_all(
     hour(&state, None, &query).await
 }
 
-/// The reliability metrics of one app over an hour, the last one by default.
+/// Returns the reliability metrics of one app over an hour, by default the last one.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics/reliability", tag = "Operations",
     responses((status = 200, body = ReliabilityResponse)))]
 pub(crate) async fn show(

@@ -1,4 +1,4 @@
-//! The description of the API, OpenAPI 3.1, made from the handlers and served at `/openapi.json`.
+//! The OpenAPI 3.1 description of the API, generated from the handlers and served at `/openapi.json`.
 
 mod examples;
 pub(super) mod samples;
@@ -57,7 +57,7 @@ const TAGS: [(&str, &str); 18] = [
     ("Operations", "For operators of the server."),
 ];
 
-/// Problems that routes share: under which name, their status, and when they come.
+/// Problems that routes share: name, status and cause.
 const PROBLEMS: [(&str, u16, &str); 11] = [
     ("BadRequest", 400, "A parameter, a header or the syntax of the body is invalid; `errors` names each"),
     ("Unauthorized", 401, "The key or token is missing, invalid or expired"),
@@ -85,7 +85,8 @@ const PATH_PARAMETERS: [(&str, &str, Option<&str>); 9] = [
     ("user", "string", Some("`user_id`")),
 ];
 
-/// Completes the description of the handlers by title, keys, problems, examples, and the lengths of texts and sizes of numbers.
+/// Adds title, security schemes, problems, examples, and bounds of strings and numbers to the description generated from the
+/// handlers.
 pub(crate) fn complete(api: OpenApi) -> Value {
     let mut api = serde_json::to_value(api).expect("a description consists of strings and numbers");
     api["info"] = json!({
@@ -132,7 +133,8 @@ pub(crate) fn complete(api: OpenApi) -> Value {
     api
 }
 
-/// Names the pages of lists after their rows (`Page_AppResponse` becomes `AppResponsePage`), and refers to the rows' schema.
+/// Renames the schemas of pages by their rows (`Page_AppResponse` becomes `AppResponsePage`), and refers to the schema of the
+/// rows.
 fn name_pages(api: &mut Value) {
     let schemas = api["components"]["schemas"].as_object_mut().expect("there are schemas");
     let rows: Vec<String> = schemas.keys().filter_map(|name| name.strip_prefix("Page_")).map(str::to_owned).collect();
@@ -147,7 +149,7 @@ fn name_pages(api: &mut Value) {
     rename_pages(api);
 }
 
-/// Renames the references to pages.
+/// Renames the references to schemas of pages.
 fn rename_pages(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -163,7 +165,7 @@ fn rename_pages(value: &mut Value) {
     }
 }
 
-/// Gives an example to each answer that shows something as JSON.
+/// Adds an example to each JSON response.
 fn show_answers(api: &mut Value) {
     let schemas = api["components"]["schemas"].as_object().cloned().unwrap_or_default();
     let items = api["paths"].as_object_mut().into_iter().flatten().map(|(_, item)| item);
@@ -232,7 +234,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     operation["responses"]["default"] = json!({"$ref": "#/components/responses/Problem"});
 }
 
-/// Requests beside those that answer 201 which are carried out once under an `Idempotency-Key`.
+/// Requests that accept an `Idempotency-Key` although they do not respond with 201.
 const ONCE_BESIDE: [&str; 5] = [
     "/v1/apps/{app}/messages",
     "/v1/apps/{app}/campaigns/{campaign}/test",
@@ -240,8 +242,8 @@ const ONCE_BESIDE: [&str; 5] = [
     "/v1/apps/{app}/webhooks/{webhook}/test",
     "/v1/team/{teammate}/reset",
 ];
-/// Requests that respond with 201, but do not take the header: a browser is registered once by its endpoint, and one-time proofs
-/// of a sign-in work once. A file imported twice creates nothing new.
+/// Requests that respond with 201 but do not accept an `Idempotency-Key`. A browser is registered once by its endpoint, and a
+/// one-time proof of a sign-in works once. Importing a file twice changes nothing.
 const NEVER_ONCE: [&str; 5] = [
     "/v1/apps/{app}/imports",
     "/v1/apps/{app}/subscriptions",
@@ -302,7 +304,7 @@ fn takes(operation: &Value, parameter: &str) -> bool {
     operation["parameters"].as_array().into_iter().flatten().any(|taken| taken["name"] == parameter)
 }
 
-/// Splits the comment of a handler into a summary (the first sentence) and a description, and adds the allowed callers.
+/// Splits the doc comment of a handler into a summary (the first sentence) and a description, and adds the allowed callers.
 fn tell(operation: &mut Value) {
     let said = [&operation["summary"], &operation["description"]].map(|text| text.as_str().unwrap_or_default());
     let mut paragraphs: Vec<String> = said
@@ -343,7 +345,7 @@ fn for_whom(operation: &Value) -> String {
     format!("Takes {}.", ways.join(", or "))
 }
 
-/// The name of the component that a schema is, be it optional or not.
+/// Returns the component name of a schema, also of an optional one.
 fn schema_name(schema: &Value) -> Option<String> {
     let reference = schema["$ref"]
         .as_str()
@@ -351,7 +353,7 @@ fn schema_name(schema: &Value) -> Option<String> {
     reference.and_then(|reference| reference.rsplit('/').next()).map(str::to_owned)
 }
 
-/// Returns the name of an operation for generated clients: its resource, by its path, and its action, by its handler.
+/// Returns the operation's name for generated clients: its resource (from the path) and its action (from the handler).
 fn operation_id(path: &str, handler: &str) -> String {
     let mut nouns: Vec<String> = path
         .split('/')
@@ -379,7 +381,7 @@ fn meaning(method: &str, status: &str) -> &'static str {
     }
 }
 
-/// Route of the document.
+/// Creates the route of `/openapi.json`.
 pub(crate) fn route(description: &Value) -> Router<ApiState> {
     let text = Bytes::from(description.to_string());
     Router::new().route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], text) }))

@@ -1,4 +1,5 @@
-//! `/v1/apps/{app}/prompt`: when and how pages ask visitors for notifications, and the texts of topics in the preferences.
+//! `/v1/apps/{app}/prompt`: settings of the prompt that asks visitors for notifications, and texts of topics in the
+//! preferences.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,11 +24,11 @@ use utoipa_axum::router::OpenApiRouter;
 
 const LANGUAGES_MAX: usize = 40;
 const TEXT_MAX: usize = 300;
-/// Maximum characters of all texts of a prompt, which every page of the site loads.
+/// Maximum characters of all texts of a prompt. Every page of the site loads them.
 const TEXTS_MAX: usize = 20_000;
 const EVENT_MAX: usize = 64;
 
-/// Texts of the elements, by name.
+/// Built-in texts of the elements, by name.
 static TEXTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../static/sdk/src/ui/texts/en.json")).expect("an object of strings")
 });
@@ -49,7 +50,8 @@ pub(crate) enum PromptLayout {
     Dialog,
 }
 
-/// Settings of `<bellwire-prompt>`, which asks visitors before the browser does. It appears once all conditions hold.
+/// Settings of `<bellwire-prompt>`, which asks visitors before the browser's own prompt. It appears when all conditions are
+/// met.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PromptSettings {
@@ -57,23 +59,24 @@ pub(crate) struct PromptSettings {
     enabled: bool,
     /// Form of the prompt.
     layout: PromptLayout,
-    /// Topics that a yes subscribes to.
+    /// Topics to which an accepted prompt subscribes.
     topics: Vec<String>,
-    /// Minimum number of visits, 1 to 100. A visit ends after half an hour without a page.
+    /// Minimum number of visits, 1 to 100. A visit ends after 30 minutes without a page view.
     visits: i64,
     /// Minimum seconds on the page, 0 to 3,600.
     seconds: i64,
-    /// Minimum part of the page that was scrolled into view, in percent.
+    /// Minimum scroll depth of the page, in percent.
     scroll_percent: i64,
-    /// Event that the page has to report by `suggest()`, at most 64 characters. Null: no event is needed.
+    /// Name of an event that the page must report with `suggest()`, at most 64 characters. Null: no event is needed.
     event: Option<String>,
-    /// Share of browsers that are asked, in percent. A browser always has the same answer.
+    /// Percentage of browsers that are asked. The choice of a browser is stable.
     share_percent: i64,
-    /// Days without the prompt after a no, 1 to 3,650.
+    /// Days without the prompt after the visitor declined, 1 to 3,650.
     no_days: i64,
-    /// Days without the prompt after "not now", 1 to 365.
+    /// Days without the prompt after the visitor chose "not now", 1 to 365.
     not_now_days: i64,
-    /// Texts that replace built-in ones, by language tag and name: at most 40 languages, 300 characters a text, 20,000 in total.
+    /// Texts that replace built-in ones, by language tag and text name: at most 40 languages, 300 characters per text, 20,000
+    /// characters in total.
     texts: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -96,7 +99,7 @@ impl Default for PromptSettings {
 }
 
 impl PromptSettings {
-    /// Reads stored settings. Without any, the prompt does not appear.
+    /// Reads stored settings. Without stored settings, the prompt is disabled.
     pub(crate) fn restore(stored: Option<Value>) -> Self {
         stored
             .and_then(|value| serde_json::from_value(value).ok())
@@ -153,7 +156,7 @@ fn check_text(pointer: &str, text: &str, faults: &mut Faults) {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicText {
-    /// Name of the topic for people, at most 300 characters.
+    /// Display name of the topic, at most 300 characters.
     title: String,
     /// Description for visitors, at most 300 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,12 +176,12 @@ impl TopicText {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicDisplay {
-    /// Name of the topic for people, at most 300 characters.
+    /// Display name of the topic, at most 300 characters.
     title: String,
     /// Description for visitors, at most 300 characters.
     #[serde(default)]
     description: Option<String>,
-    /// Order among the topics of the app, 0 to 1,000, the smallest first. Equal ones by title.
+    /// Sort position among the app's topics, 0 to 1,000, ascending. Equal positions are sorted by title.
     #[serde(default)]
     position: i64,
     /// Texts in other languages, by language tag; at most 40.
@@ -203,7 +206,7 @@ impl TopicDisplay {
 pub(crate) struct OfferedTopic {
     /// Name of the topic.
     name: String,
-    /// Name of the topic for people.
+    /// Display name of the topic.
     title: String,
     /// Description for visitors.
     description: Option<String>,
@@ -211,7 +214,7 @@ pub(crate) struct OfferedTopic {
     texts: BTreeMap<String, TopicText>,
 }
 
-/// Returns the topics that pages offer, in their order.
+/// Returns the topics that pages offer, in display order.
 pub(super) fn offered(rows: Vec<(String, Value)>) -> Vec<OfferedTopic> {
     let read = |(name, display)| Some((name, serde_json::from_value::<TopicDisplay>(display).ok()?));
     let mut topics: Vec<(String, TopicDisplay)> = rows.into_iter().filter_map(read).collect();
@@ -223,7 +226,7 @@ pub(super) fn offered(rows: Vec<(String, Value)>) -> Vec<OfferedTopic> {
     topics.into_iter().map(offer).collect()
 }
 
-/// Shows the settings of the prompt.
+/// Returns the settings of the prompt.
 #[utoipa::path(get, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 200, body = PromptSettings)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
@@ -246,7 +249,7 @@ pub(crate) async fn change(
     Ok(axum::Json(settings))
 }
 
-/// Deletes the settings of the prompt, which then appears only where a page calls `show()`.
+/// Deletes the settings of the prompt. It then appears only if a page calls `show()`.
 #[utoipa::path(delete, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MayChangeSettings>,

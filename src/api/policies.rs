@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/policies`: delivery policies of tiers, topics and subscriptions. A message brings its own. What comes of
-//! them together is shown by [`crate::api::policies::preview`].
+//! `/v1/apps/{app}/policies`: delivery policies of tiers, topics and subscriptions. A message contains its own.
+//! [`crate::api::policies::preview`] shows the combined policy.
 
 pub(crate) mod preview;
 pub(crate) mod simulation;
@@ -45,21 +45,21 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(show_subscription, set_subscription, delete_subscription))
 }
 
-/// Policy set at one place.
+/// Policy set at one level: a tier, topic or subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyResponse {
-    /// Kind of the place.
+    /// Level of the policy.
     place: PolicyLevel,
     /// Name of the tier or topic, or id of the subscription.
     name: String,
-    /// The policy as it was written; null if there is none.
+    /// The policy as written. Null: none is set.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
-    /// Of a tier: the policy of messages without any other, including the server's settings.
+    /// For a tier: the combined policy of messages without one of their own, including the server's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DeliveryPolicy>)]
     in_force: Option<Value>,
-    /// Of a subscription: what waits for it.
+    /// For a subscription: its waiting deliveries.
     #[serde(skip_serializing_if = "Option::is_none")]
     backlog: Option<SubscriptionBacklog>,
     /// Warnings about the policy.
@@ -67,25 +67,25 @@ pub(crate) struct PolicyResponse {
     warnings: Vec<FieldError>,
 }
 
-/// Waiting deliveries of one subscription: retries, and those beyond its `maxReceivesPerSecond`.
+/// Waiting deliveries of one subscription: retries, and deliveries above its `maxReceivesPerSecond`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SubscriptionBacklog {
     /// Number of waiting deliveries.
     waiting: i64,
-    /// Those of them that wait for their turn at the throttle.
+    /// Deliveries that wait because of `maxReceivesPerSecond`.
     throttled: i64,
-    /// Seconds since the one that has waited longest was wanted; null if nothing waits or nothing is late.
+    /// Seconds since the oldest waiting delivery was due. Null: no delivery is late.
     oldest_s: Option<f64>,
 }
 
 /// All policies of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyOverview {
-    /// Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
+    /// Maximum `retries` of a policy in QStash's form, and the default if a policy has none. It is a setting of the app.
     max_retries: i16,
     /// Policies of all tiers.
     tiers: Vec<PolicyResponse>,
-    /// Names that a policy's `preset` may give.
+    /// Allowed values of `preset` in a policy.
     presets: Vec<&'static str>,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn terms_of(app: &App, place: PolicyLevel) -> Terms {
 }
 
 impl PolicyResponse {
-    /// Returns the stored policy of a place, with its current faults.
+    /// Returns the stored policy of a level, with its current faults.
     fn stored(app: &App, place: PolicyLevel, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
         let (layer, warnings) = restore(app, place, policy.as_ref());
         (Self { place, name: name.into(), policy, in_force: None, backlog: None, warnings }, layer)
@@ -107,7 +107,7 @@ impl PolicyResponse {
     }
 }
 
-/// A policy in force as JSON, the figures of breaker and retry tokens included.
+/// Serialises a combined policy, including the settings of breaker and retry tokens.
 pub(super) fn written(policy: &Policy) -> Value {
     let mut json = policy.to_json();
     if let (Value::Object(members), Value::Object(figures)) = (&mut json, policy.settings.to_json()) {
@@ -116,7 +116,7 @@ pub(super) fn written(policy: &Policy) -> Value {
     json
 }
 
-/// A stored policy, if it can be read, and what to say about it.
+/// Parses a stored policy, with warnings about it. `None`: it cannot be parsed.
 pub(super) fn restore(app: &App, place: PolicyLevel, policy: Option<&Value>) -> (Option<Layer>, Vec<FieldError>) {
     match policy.map(|policy| Layer::restore(policy, &terms_of(app, place))) {
         None => (None, Vec::new()),
@@ -128,7 +128,7 @@ pub(super) fn restore(app: &App, place: PolicyLevel, policy: Option<&Value>) -> 
     }
 }
 
-/// A fault of a policy, as a fault of the body that has the policy at `pointer`.
+/// Converts a fault of a policy to a fault of the body that contains the policy at `pointer`.
 pub(super) trait PolicyFault {
     fn under(self, pointer: &str) -> FieldError;
 }
@@ -139,7 +139,7 @@ impl PolicyFault for PolicyError {
     }
 }
 
-/// Checks a policy that stands at `pointer` of a body.
+/// Checks a policy at `pointer` of a body.
 pub(super) fn check(policy: &Value, terms: &Terms, pointer: &str, faults: &mut Faults) -> Option<Parsed> {
     match Layer::parse(policy, terms) {
         Ok(parsed) => Some(parsed),
@@ -153,7 +153,7 @@ pub(super) fn check(policy: &Value, terms: &Terms, pointer: &str, faults: &mut F
     }
 }
 
-/// Returns the stored form of an accepted policy: all members except the empty ones.
+/// Returns the stored form of an accepted policy: all members except empty ones.
 pub(super) fn kept(mut policy: Value) -> Value {
     if let Value::Object(members) = &mut policy {
         members.retain(|name, _| !DEPRECATED.contains(&name.as_str()));
@@ -161,7 +161,7 @@ pub(super) fn kept(mut policy: Value) -> Value {
     policy
 }
 
-/// Checks a policy that is a body of its own. Returns what to store, and what its author should know all the same.
+/// Checks a policy that is a whole body. Returns the stored form, and warnings.
 fn accept(app: &App, place: PolicyLevel, policy: Value) -> Result<(Value, Vec<FieldError>), Problem> {
     let mut faults = Faults::default();
     let parsed = check(&policy, &terms_of(app, place), "", &mut faults);
@@ -170,7 +170,7 @@ fn accept(app: &App, place: PolicyLevel, policy: Value) -> Result<(Value, Vec<Fi
     Ok((kept(policy), warnings.into_iter().map(|warning| warning.under("")).collect()))
 }
 
-/// Returns the policies of all tiers, with the policy in force for each.
+/// Returns the policies of all tiers, with the combined policy of each.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies", responses((status = 200, body = PolicyOverview)))]
 pub(crate) async fn list(
     Server { app, .. }: Server<MayRead>,
@@ -185,7 +185,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// Lists the policies of topics that have one, the newest topic first.
+/// Lists the policies of topics, the newest topic first.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics", tag = "Policies",
     responses((status = 200, body = Page<PolicyResponse>)))]
 pub(crate) async fn list_topics(
@@ -201,7 +201,7 @@ pub(crate) async fn list_topics(
     Ok(cut.page(rows, |row| key_of(row.id), topic).answer(&uri))
 }
 
-/// Shows what an app sets for a tier, and what holds for it.
+/// Returns an app's policy of a tier, and the combined policy.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_tier(
@@ -228,7 +228,7 @@ pub(crate) async fn set_tier(
     Ok(Answer(PolicyResponse { warnings, ..PolicyResponse::of_tier(&state, &server.app, tier, Some(policy)) }))
 }
 
-/// Takes an app's policy for a tier away: the built-in default holds again.
+/// Deletes an app's policy of a tier. The built-in default then applies.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete_tier(
     server: Server<MaySetPolicies>,
@@ -244,11 +244,11 @@ fn entry(server: &Server<MaySetPolicies>, place: PolicyLevel, name: &str, policy
     server.did(action, format!("{}:{name}", place.name()))
 }
 
-/// The policy of a new subscription or topic, to be stored, and the actor that sets it.
+/// Policy to store with a new subscription or topic, and the actor that sets it.
 type InitialPolicy = Option<(Value, Actor)>;
 
-/// Checks the policy at `/policy` of a body that creates a subscription or topic. As for a policy that is set later, the caller needs the
-/// scope for policies. Returns the policy to store, its actor, and warnings about it.
+/// Checks the policy at `/policy` of a body that creates a subscription or topic. The caller needs the scope `policies`, as for
+/// changing a policy. Returns the policy to store, its actor, and warnings.
 pub(super) fn of_new(
     place: PolicyLevel,
     policy: Option<Value>,
@@ -279,7 +279,7 @@ async fn write_tier(
     Ok(tx.commit().await?)
 }
 
-/// Shows a topic's policy.
+/// Returns a topic's policy.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_topic(
@@ -292,7 +292,7 @@ pub(crate) async fn show_topic(
     Ok(Answer(PolicyResponse::stored(&app, PolicyLevel::Topic, topic.0, own.policy).0))
 }
 
-/// Sets the policy of messages to a topic. A topic without members is created.
+/// Sets the policy of messages to a topic. Creates the topic if it does not exist.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyResponse)))]
@@ -322,7 +322,7 @@ pub(crate) async fn set_topic(
     }))
 }
 
-/// Takes a topic's policy away.
+/// Deletes a topic's policy.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete_topic(
     server: Server<MaySetPolicies>,
@@ -338,7 +338,7 @@ pub(crate) async fn delete_topic(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Shows a subscription's policy, and what waits for it.
+/// Returns a subscription's policy and its waiting deliveries.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_subscription(
@@ -356,7 +356,7 @@ pub(crate) async fn show_subscription(
     Ok(Answer(PolicyResponse { backlog: Some(SubscriptionBacklog { waiting, throttled, oldest_s }), ..view }))
 }
 
-/// Sets a subscription's policy. A browser that subscribes anew takes it along.
+/// Sets a subscription's policy. If the browser subscribes again, the new subscription inherits the policy.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyResponse)))]
@@ -372,7 +372,7 @@ pub(crate) async fn set_subscription(
     Ok(Answer(PolicyResponse { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
 
-/// Takes a subscription's policy away.
+/// Deletes a subscription's policy.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     responses((status = 204)))]
 pub(crate) async fn delete_subscription(
@@ -384,7 +384,7 @@ pub(crate) async fn delete_subscription(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the id of the subscription whose policy was set: of a replaced one, its successor's.
+/// Stores the policy. Returns the id of the subscription that has it: the successor's if the given one was replaced.
 async fn write_subscription(
     state: &ApiState,
     server: &Server<MaySetPolicies>,

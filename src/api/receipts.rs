@@ -1,4 +1,4 @@
-//! `POST /v1/apps/{app}/receipts`: what service workers report. The token in each push is all the right it takes.
+//! `POST /v1/apps/{app}/receipts`: receipts from service workers. The token in each push is the only credential needed.
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -26,49 +26,49 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 const REPORTS_MAX: usize = 100;
-/// Longest name of a button, in characters.
+/// Maximum characters of a button's name.
 const ACTION_MAX: usize = 200;
-/// Octets of a report, at most: a token of 64, an action whose characters take four each, and what is around them.
+/// Maximum bytes of one receipt: a token of 64, an action of four bytes per character, and the JSON around them.
 const REPORT_MAX: usize = 64 + 4 * ACTION_MAX + 128;
-/// Octets of a body: the longest list fits. What browsers may send elsewhere is less.
+/// Maximum bytes of a body: the longest list of receipts fits.
 const BODY_MAX: usize = REPORTS_MAX * REPORT_MAX;
 
-/// Report about a delivery.
+/// Receipt of a delivery.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReceiptInput {
-    /// `bellwire.receipt` of the push.
+    /// Token of the receipt: `bellwire.receipt` in the push.
     receipt: String,
     /// Kind of the report.
     kind: ReceiptKind,
     /// Clicked button, at most 200 characters.
     action: Option<String>,
-    /// Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
+    /// Seconds between the event and this request. By default 0. The event is never dated before the message's acceptance.
     age: Option<u32>,
 }
 
-/// One report, or up to 100: for the description of the API. The handler looks at the first character.
+/// One receipt, or up to 100. Only for the OpenAPI description: the handler distinguishes them by the first character.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its shape counts")]
 pub(crate) enum ReceiptReports {
-    /// One report.
+    /// One receipt.
     One(ReceiptInput),
-    /// Several reports in a list.
+    /// Array of receipts.
     Several(Vec<ReceiptInput>),
 }
 
-/// Result of several reports.
+/// Result of several receipts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptsAccepted {
-    /// Taken, also those that were known already.
+    /// Accepted receipts, repeats included.
     taken: usize,
-    /// Not understood, or without a token of ours.
+    /// Receipts that cannot be parsed or have an invalid token.
     refused: usize,
 }
 
 /// Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text. Repeats change nothing. The
-/// response follows their commit. A client without one, or with 429 or 5xx, reports again later. One receipt gets 204, or 400 if
+/// response follows the commit: a client without a response, or with 429 or 5xx, should retry. One receipt gets 204, or 400 if
 /// its token is invalid. Several get 202, and invalid ones among them are only counted.
 #[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
     request_body(content((ReceiptReports = "application/json"), (String = "text/plain"))),

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/subscriptions/restore`: subscriptions that their push service called gone become active again.
+//! `/v1/apps/{app}/subscriptions/restore`: reactivates subscriptions that their push service reported as gone.
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
@@ -22,22 +22,22 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(restore))
 }
 
-/// Subscriptions that one request restores; a chunk more at most.
+/// Maximum subscriptions that one request restores, plus at most one chunk.
 const RESTORED_MAX: u64 = 10_000;
 
-/// Pruned subscriptions to restore.
+/// Subscriptions to restore, by the time at which they were pruned (reported as gone).
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestoreRequest {
-    /// Number of the lane; all lanes of the app by default.
+    /// Number of the lane. By default all lanes of the app.
     lane: Option<i32>,
-    /// Time of the first prune.
+    /// Start of the period in which they were pruned.
     #[serde(deserialize_with = "request_time::required")]
     since: DateTime<Utc>,
-    /// Time of the last prune; now by default.
+    /// End of that period. By default now.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
-    /// Count them, and restore none.
+    /// Whether to count only, without restoring.
     #[serde(default)]
     dry_run: bool,
 }
@@ -45,17 +45,18 @@ pub(crate) struct RestoreRequest {
 /// Result of a restore.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RestoreResponse {
-    /// Whether they were only counted.
+    /// Whether this was a dry run, which only counts.
     dry_run: bool,
-    /// Subscriptions that are active again; with `dry_run` those that would be.
+    /// Restored subscriptions; with `dry_run`, those that would be restored.
     restored: u64,
-    /// Whether more subscriptions may match: repeat the request to restore them.
+    /// Whether more subscriptions may match. Repeat the request to restore them.
     more: bool,
 }
 
-/// Restores subscriptions that their push service called gone (404 or 410) within a time, some 10,000 in a request. They are in their topics
-/// again, and get messages accepted from now on. Never restored: subscriptions that were unsubscribed, erased or replaced, and those whose
-/// browser has registered another one for the endpoint. One that does not exist is pruned again by the next message.
+/// Reactivates subscriptions that their push service reported as gone (404 or 410) in a period, up to 10,000 per request. They
+/// are in their topics again, and get messages accepted from now on. Never restored: unsubscribed, erased or replaced
+/// subscriptions, and those whose endpoint the browser has registered again. A subscription that is gone after all is pruned
+/// again by the next message.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/restore", tag = "Subscriptions",
     responses((status = 200, body = RestoreResponse)))]
 pub(crate) async fn restore(

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/segments`: expressions by name, and how many they reach. What messages do with them is in
-//! [`crate::api::messages::compose`].
+//! `/v1/apps/{app}/segments`: stored expressions with their reach. [`crate::api::messages::compose`] applies segments to
+//! messages.
 
 use std::str::FromStr;
 
@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(preview)).routes(routes!(show, set, delete))
 }
 
-/// Name of a segment: 1 to 64 small letters, digits and hyphens. It never looks like an expression.
+/// Name of a segment: 1 to 64 lower-case letters, digits and hyphens. It cannot be taken for an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SegmentName(pub String);
 
@@ -64,7 +64,7 @@ pub(crate) struct SegmentResponse {
     name: String,
     /// Purpose, as written by its author.
     description: Option<String>,
-    /// Expression of its members, in normal form.
+    /// Expression that selects its members, in normal form.
     expression: String,
     /// Time of the creation.
     created_at: DateTime<Utc>,
@@ -83,9 +83,9 @@ impl From<SegmentRow> for SegmentResponse {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentRequest {
-    /// Expression of its members, such as `plan = "pro" and last_seen < 30d`.
+    /// Expression that selects its members, such as `plan = "pro" and last_seen < 30d`.
     expression: String,
-    /// Purpose, up to 500 characters.
+    /// Purpose, at most 500 characters.
     description: Option<String>,
 }
 
@@ -93,9 +93,9 @@ pub(crate) struct SegmentRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentPreviewRequest {
-    /// A segment's name, or an expression.
+    /// Name of a segment, or an expression.
     segment: String,
-    /// Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same.
+    /// Whether to count instead of estimating. If counting takes longer than 20 seconds, the response is an estimate.
     #[serde(default)]
     exact: bool,
 }
@@ -103,7 +103,7 @@ pub(crate) struct SegmentPreviewRequest {
 /// Preview of a segment.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SegmentPreview {
-    /// The expression, written out.
+    /// The evaluated expression, with referenced segments expanded.
     expression: String,
     /// Number of members now.
     reach: AudienceReachResponse,
@@ -117,11 +117,11 @@ pub(crate) struct SegmentPreview {
 pub(crate) struct AudienceReachResponse {
     /// Number of members.
     count: i64,
-    /// Margin in both directions, in 95 of 100 cases. 0 if counted.
+    /// Margin of error of the count, plus or minus, at 95 % confidence. 0: counted exactly.
     margin: i64,
-    /// Number of all active subscriptions.
+    /// Number of all active subscriptions of the app.
     of: i64,
-    /// Whether they were counted, not estimated from a sample.
+    /// Whether members were counted and not estimated from a sample.
     exact: bool,
 }
 
@@ -136,12 +136,12 @@ impl From<AudienceReach> for AudienceReachResponse {
 #[derive(Debug)]
 pub(crate) struct SegmentChoice {
     pub expression: Expression,
-    /// Warnings for its author.
+    /// Warnings for the author of the segment.
     pub warnings: Vec<String>,
 }
 
 impl SegmentChoice {
-    /// Reads the segment of a request. The inner error describes its fault.
+    /// Parses the segment of a request. The inner error describes its fault.
     pub(super) async fn read(state: &ApiState, app: &App, given: &str) -> Result<Result<Self, String>, Problem> {
         let text = match given.parse::<SegmentName>() {
             Ok(SegmentName(name)) => match segments::find(&state.pool, app.id, &name).await? {
@@ -185,7 +185,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| key_of(row.id), SegmentResponse::from).answer(&uri))
 }
 
-/// Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`.
+/// Returns a segment. `GET …/subscriptions?segment=…` lists its members.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
     responses((status = 200, body = SegmentResponse)))]
 pub(crate) async fn show(
@@ -201,7 +201,7 @@ async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<Segment
     found.map(SegmentResponse::from).ok_or_else(|| Problem::not_found("segment"))
 }
 
-/// Creates or changes a segment. Messages keep the expression of the time when they were sent.
+/// Creates or replaces a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", request_body = SegmentRequest,
     responses((status = 200, body = SegmentResponse), (status = 201, body = SegmentResponse, description = "It is new")))]
 pub(crate) async fn set(
@@ -252,8 +252,8 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Evaluates a segment, stored or not, and returns the number of its members: estimated from a sample within a second for an app
-/// of any size, or counted. It counts as a search, of which a few run at a time: 503 (`searches_busy`).
+/// Returns the number of members of a segment or expression. It is estimated from a sample within a second for an app of any
+/// size, or counted. If too many searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/segments/preview", tag = "Segments",
     responses((status = 200, body = SegmentPreview)))]
 pub(crate) async fn preview(

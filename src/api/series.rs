@@ -1,5 +1,5 @@
-//! Figures over time: measures × dimensions × range × step, from rows by minute, hour and day. What they cost to show does not
-//! grow with the deliveries behind them.
+//! Metrics over time: measures × dimensions × range × step, from aggregates by minute, hour and day. The cost does not grow
+//! with the number of deliveries.
 
 mod chart;
 mod filters;
@@ -38,16 +38,16 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(chart_all)).routes(routes!(chart))
 }
 
-/// For how long what has happened may still be on its way into the figures: no transaction takes longer.
+/// Time after which figures of a moment are complete. No transaction takes longer.
 const SETTLED_AFTER: TimeDelta = TimeDelta::seconds(60);
 
-/// Number that represents no tier, in rows of subscriptions.
+/// Tier number in aggregates of subscriptions, which have no tier.
 const WITHOUT_TIER: i16 = 0;
 
 /// Metrics over time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ChartResponse {
-    /// A point for each group and step, by time and then by group; steps in which nothing happened are there, too.
+    /// One point for each group and step, sorted by time and group. Steps without events are included.
     data: Vec<ChartPoint>,
     /// Description of the data.
     metadata: ChartMetadata,
@@ -59,11 +59,11 @@ pub(crate) struct ChartPoint {
     /// Start of the step in UTC. Absent without `step`.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_bucket: Option<DateTime<Utc>>,
-    /// The group: a value for each of `by`.
+    /// Values of the group's dimensions, one for each of `by`.
     #[schema(value_type = Object)]
     dimensions: Map<String, Value>,
-    /// A number for each of `measures`. Null: no base or no measurement, or more receipts than were requested within the step,
-    /// because they arrive later.
+    /// Values of the measures. Null: no denominator, no measurement, or more receipts in the step than pushes that request
+    /// receipts, because receipts arrive later.
     #[schema(value_type = Object)]
     metrics: Map<String, Value>,
 }
@@ -71,14 +71,14 @@ pub(crate) struct ChartPoint {
 /// Description of metrics over time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ChartMetadata {
-    /// As it was asked for.
+    /// Step of the request.
     step: Option<&'static str>,
-    /// Start of the first step: `since`, rounded down to whole steps, or without `step` to stored minutes, hours or
+    /// Start of the first step: `since`, rounded down to whole steps. Without `step`, it is rounded to stored minutes, hours or
     /// days.
     from: DateTime<Utc>,
-    /// The end of the last one: `until`, rounded up likewise.
+    /// End of the last step: `until`, rounded up in the same way.
     until: DateTime<Utc>,
-    /// Time until which the data are complete. Later figures may still grow.
+    /// Time until which the data are complete. Later values may still grow.
     complete_until: DateTime<Utc>,
     /// Number of points in `data`.
     row_count: usize,
@@ -120,11 +120,11 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     Ok(Json(ChartResponse { data, metadata: ChartMetadata { step, from, until, complete_until, row_count } }))
 }
 
-/// Each chart may read many rows, so few are made at a time.
+/// Response if too many charts are requested at a time. Each may read many rows.
 const BUSY: Busy =
     Busy { code: ProblemCode::ChartsBusy, detail: "More charts are asked for than this process makes at a time." };
 
-/// Returns the rows to read, and their facts.
+/// Returns the rows to read, and the facts they count.
 fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> RollupFilter {
     let filters = &query.filters;
     let spans = || query.measures.iter().map(|measure| measure.facts());
@@ -139,7 +139,7 @@ fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[Messa
     }
 }
 
-/// Reads the rows of some pieces and hands over each.
+/// Reads the rows of the pieces of a range, and calls a function with each.
 async fn for_each(
     conn: &mut PgConnection,
     wanted: &RollupFilter,
@@ -160,7 +160,7 @@ async fn for_each(
     Ok(())
 }
 
-/// Whether the query needs rows by lane. Sums over all lanes are stored as well.
+/// Whether the query needs aggregates by lane. Sums over all lanes are stored separately.
 fn by_lane(app: Option<AppId>, query: &Query) -> bool {
     let filters = &query.filters;
     let told_apart = [Dimension::App, Dimension::Lane].iter().any(|dimension| query.dimensions.contains(dimension));
@@ -186,7 +186,8 @@ async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Ve
     Ok(lanes)
 }
 
-/// Adds what is active at the end of the range: what is active now, without what was won and lost since.
+/// Adds the number of active subscriptions at the end of the range: the current number, minus later gains and plus later
+/// losses.
 async fn add_active(
     conn: &mut PgConnection,
     chart: &mut Chart<'_>,
@@ -223,9 +224,9 @@ impl From<TooMany> for Problem {
     }
 }
 
-/// Figures of all apps over time.
+/// Returns metrics of all apps over time.
 ///
-/// Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures=accepted&measures=gone` or
+/// Times are in UTC; steps begin at whole minutes, hours and days. A list is `measures=accepted&measures=gone` or
 /// `measures=accepted,gone`.
 #[utoipa::path(get, path = "/v1/metrics", tag = "Operations",
     params(
@@ -258,9 +259,9 @@ pub(crate) async fn chart_all(
     charted(&state, None, query).await
 }
 
-/// Figures of one app over time.
+/// Returns metrics of one app over time.
 ///
-/// As those of all apps, but for the dimension and the filter `app`.
+/// The parameters are those of `/v1/metrics`, without the dimension and the filter `app`.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
     params(
         ("since" = Option<String>, Query, description = "Start of the range (RFC 3339); by default one hour before `until`"),

@@ -1,4 +1,4 @@
-//! `/v1/session` and `/v1/sessions`: signing in and out, and who is signed in where.
+//! `/v1/session` and `/v1/sessions`: signs in and out, and lists sessions.
 
 pub(crate) mod cookie;
 pub(crate) mod email;
@@ -54,7 +54,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// Time after a sign-in by link in which a first password may be set without another proof.
 const FRESH: TimeDelta = TimeDelta::minutes(15);
 
-/// Handler argument: a request in a session.
+/// Handler argument: caller with a session.
 #[derive(Debug)]
 pub(crate) struct InSession {
     signed_in: SignedIn,
@@ -66,7 +66,7 @@ impl InSession {
         AuditEntry::new(self.actor, None, action, target)
     }
 
-    /// The teammate who is signed in. 403: it is an operator's key.
+    /// Returns the signed-in teammate. 403: the session is that of an operator's key.
     fn teammate(&self) -> Result<TeammateId, Problem> {
         match self.signed_in.session.owner {
             Owner::Teammate(id) => Ok(id),
@@ -92,12 +92,12 @@ impl Argument for InSession {
     const ACCESS: &'static [Access] = &[("session", &[])];
 }
 
-/// A role, and where it holds.
+/// Role of a teammate for one app or for all.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GrantResponse {
-    /// Role of the teammate there.
+    /// Role of the teammate.
     role: Role,
-    /// On this app; null: on all of them, and on the server itself.
+    /// App of the role. Null: all apps, and the server itself.
     app: Option<AppId>,
 }
 
@@ -112,19 +112,19 @@ impl From<&Grant> for GrantResponse {
 pub(crate) struct SessionResponse {
     /// Id of the session.
     id: SessionId,
-    /// The teammate; null: it is an operator's key.
+    /// Signed-in teammate. Null: an operator's key.
     teammate: Option<TeammateId>,
-    /// Address of the teammate.
+    /// E-mail address of the teammate.
     email: Option<String>,
-    /// The operator's key that the session acts as; null: it is a teammate.
+    /// Operator's key of the session. Null: a teammate.
     api_key: Option<ApiKeyId>,
     /// Roles of the teammate. An operator's key is `admin` everywhere, except for the team.
     roles: Vec<GrantResponse>,
-    /// Whether they may invite teammates, change their roles and remove them.
+    /// Whether the caller may invite teammates, change their roles and remove them.
     may_change_team: bool,
     /// Time of its start.
     began_at: DateTime<Utc>,
-    /// End in any case. Half an hour without a request ends it, too.
+    /// Time at which the session ends at the latest. Without a request for 30 minutes it ends earlier.
     expires_at: DateTime<Utc>,
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn show(caller: InSession) -> axum::Json<SessionResponse> {
     axum::Json((&caller.signed_in).into())
 }
 
-/// Signs out: the session ends, and its cookie is taken away.
+/// Signs out: ends the session and deletes its cookie.
 #[utoipa::path(delete, path = "/v1/session", tag = "Team", responses((status = 204)))]
 pub(crate) async fn sign_out(caller: InSession, State(state): State<ApiState>) -> Result<Response, Problem> {
     let id = caller.signed_in.session.id;
@@ -179,15 +179,15 @@ async fn end_one(state: &ApiState, id: SessionId, of: Option<Owner>, entry: &Aud
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PasswordChange {
-    /// The one before. May be missing if there is none and you signed in within the last 15 minutes.
+    /// Current password. Optional if there is none and you signed in within the last 15 minutes.
     #[schema(value_type = Option<String>)]
     current_password: Option<Password>,
-    /// At least 12 characters, at most 512 octets, and not your address.
+    /// New password: 12 characters to 512 bytes, and not your e-mail address.
     #[schema(value_type = String)]
     new_password: Password,
 }
 
-/// Sets one's password. All other sessions of the teammate end.
+/// Sets the caller's password. All other sessions of the teammate end.
 #[utoipa::path(put, path = "/v1/session/password", tag = "Team", responses((status = 204)))]
 pub(crate) async fn set_password(
     caller: InSession,
@@ -241,21 +241,21 @@ pub(crate) async fn set_password(
 pub(crate) struct SessionListResponse {
     /// Id of the session.
     id: SessionId,
-    /// Whether it is the one that asks.
+    /// Whether it is the session of this request.
     is_this: bool,
     /// Time of its start.
     began_at: DateTime<Utc>,
     /// Time of its last use, to the minute.
     seen_at: DateTime<Utc>,
-    /// End in any case.
+    /// Time at which the session ends at the latest.
     expires_at: DateTime<Utc>,
-    /// Address of the client that began it.
+    /// Address of the client that signed in.
     address: Option<String>,
-    /// Browser of its start, by `User-Agent`.
+    /// Browser that signed in, from `User-Agent`.
     browser: Option<String>,
 }
 
-/// Lists where one is signed in, the latest first.
+/// Lists the caller's sessions, the latest first.
 #[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<SessionListResponse>)))]
 pub(crate) async fn list(
     caller: InSession,
@@ -273,7 +273,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
-/// Ends one of the caller's sessions. Callers that may change the team may end any.
+/// Ends one of the caller's sessions. A caller that may change the team can end any session.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn end(
     caller: InSession,
@@ -293,7 +293,7 @@ pub(crate) struct SessionsEndedResponse {
     ended: i64,
 }
 
-/// Ends all of one's own sessions but this one.
+/// Ends all sessions of the caller except this one.
 #[utoipa::path(delete, path = "/v1/sessions", tag = "Team", responses((status = 200, body = SessionsEndedResponse)))]
 pub(crate) async fn end_others(
     caller: InSession,

@@ -1,7 +1,7 @@
-//! Files for browsers: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page under
-//! `/example`, the page for subscribing during the setup of an app under `/try`, and shared files under `/shared`. The packages
-//! for backends are under `/clients`; the one for Python is absent unless `make clients` built it. The sources of guides and their
-//! pictures are under `/docs/guides`. All files are compiled in.
+//! Embedded files for browsers: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page
+//! under `/example`, the subscribing page of the app setup under `/try`, and shared files under `/shared`. Client packages are
+//! under `/clients`; the Python package is absent unless `make clients` built it. Sources and pictures of guides are under
+//! `/docs/guides`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,33 +18,33 @@ use super::http::etag::{self, Comparison};
 use super::http::problem::Problem;
 use super::{ApiState, example};
 
-/// Paths, and the content in each of [`CODINGS`], from build.rs. Empty: the content is not served in that coding.
+/// Paths and contents in each of [`CODINGS`], from build.rs. Empty: not available in that coding.
 static EMBEDDED: &[(&str, [&[u8]; 3])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
 
 static FILES: LazyLock<HashMap<&str, File>> =
     LazyLock::new(|| EMBEDDED.iter().map(|(path, forms)| (*path, File::new(path, *forms))).collect());
 
-/// Content codings in which files are sent, the best first.
+/// Content codings of files, in order of preference.
 const CODINGS: [&str; 3] = ["br", "gzip", "identity"];
 
-/// Pages load nothing from other origins, and cannot be framed.
+/// Content security policy of pages: nothing from other origins, and no framing.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                            img-src 'self' data:; manifest-src 'self'; worker-src 'self'; base-uri 'none'; \
                            form-action 'none'; frame-ancestors 'none'";
-/// The admin page besides makes no text into code or markup, by a policy of Trusted Types or otherwise.
+/// Content security policy of the admin page. In addition, Trusted Types prevents that text becomes code or markup.
 const ADMIN_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                             base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
                             require-trusted-types-for 'script'; trusted-types 'none'";
-/// The policy of a worker's script is that of the worker: it reports to its server, which need not be this one, and shows icons
-/// from anywhere.
+/// Content security policy of a service worker's script, which applies to the worker. It may report to any server, and show
+/// icons from anywhere.
 const SCRIPT_POLICY: &str =
     "default-src 'none'; script-src 'self'; connect-src *; img-src * data:; frame-ancestors 'none'";
 
-/// Files are asked for anew each time, but not sent again: a worker must not stay behind the server that it belongs to.
+/// Browsers revalidate these files at each use, because a service worker must match its server's version.
 const FRESH: &str = "no-cache";
-/// Files with a hash of their content in the name never change.
+/// For files with a hash of their content in the name.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
-/// Pages of many sites load the module.
+/// For the SDK module, which pages of many sites load.
 const SOON: &str = "public, max-age=600";
 
 struct File {
@@ -52,7 +52,7 @@ struct File {
     kind: &'static str,
     policy: &'static str,
     cached: &'static str,
-    /// Of the SDK: other origins may load it, and it may take any scope of its own.
+    /// Whether the file belongs to the SDK: other origins may load it, and a worker may have any scope.
     is_public: bool,
 }
 
@@ -132,7 +132,7 @@ impl File {
     }
 }
 
-/// Whether a client accepts a content coding (RFC 9110 section 12.5.3). A wildcard does not count.
+/// Whether a client accepts a content coding by name (RFC 9110 section 12.5.3). Wildcards are ignored.
 fn takes(request: &HeaderMap, coding: &str) -> bool {
     let given = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     given.flat_map(|list| list.split(',')).any(|item| {
@@ -142,7 +142,7 @@ fn takes(request: &HeaderMap, coding: &str) -> bool {
     })
 }
 
-/// The routes, without the example's where it is off.
+/// Returns the routes. Those of the example page are omitted if it is disabled.
 pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
     let always = Router::new()
         .route("/", get(front))
@@ -200,12 +200,12 @@ pub(super) fn source(path: &str) -> Option<&'static str> {
     FILES.get(path).map(|File { forms: [.., plain], .. }| std::str::from_utf8(plain.content).unwrap_or_default())
 }
 
-/// The page is a directory.
+/// Redirects to the path with a slash at the end.
 async fn to_admin() -> Redirect {
     Redirect::permanent("/admin/")
 }
 
-/// A file of the admin page, or, under every name that is none, the page itself: it looks at the address.
+/// Returns a file of the admin page. Any other path returns the page itself, whose script reads the address.
 async fn admin(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     let path = uri.path();
     let is_asset = path.starts_with("/admin/assets/");
@@ -213,14 +213,13 @@ async fn admin(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     Ok(file.ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
 }
 
-/// Returns the page by which the browser of an app's operator subscribes like a visitor's. It is separate from the admin page,
-/// because no worker can be registered under [`ADMIN_POLICY`]. It needs no sign-in, because it does what pages of any site may
-/// do.
+/// Returns the page on which an operator subscribes their own browser during the setup of an app. It is separate from the admin
+/// page, because [`ADMIN_POLICY`] allows no service workers. It needs no sign-in, because pages of any site can do the same.
 async fn try_page(headers: HeaderMap) -> Result<Response, Problem> {
     Ok(FILES.get("/try/index.html").ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
 }
 
-/// The example page, whose app is made by the first who looks at it.
+/// Returns the example page. The first request creates its app.
 async fn page(
     State(state): State<ApiState>,
     Extension(visitor): Extension<ExampleVisitor>,

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/slas`: how soon gateways should take an app's deliveries. A later acceptance is counted in the
-//! figures and becomes an event.
+//! `/v1/apps/{app}/slas`: target times of an app's deliveries. A later acceptance by the push service is counted and becomes an
+//! event.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,20 +21,21 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change, delete))
 }
 
-/// The longest, in seconds: 30 days.
+/// Maximum target in seconds: 30 days.
 const SECONDS_MAX: u32 = 30 * 86_400;
 
-/// Seconds from a message's acceptance by the API to that of a delivery by its gateway, at most. Null: no matter.
+/// Maximum seconds from a message's acceptance by the API to a delivery's acceptance by its push service, by tier. Null: no
+/// target.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Slas {
-    /// Of one-time codes and the like.
+    /// Target of the transactional tier, in seconds.
     #[serde(alias = "1")]
     transactional: Option<u32>,
-    /// SLA of campaigns.
+    /// Target of the promotional tier, in seconds.
     #[serde(alias = "2")]
     promotional: Option<u32>,
-    /// Of nudges and digests.
+    /// Target of the engagement tier, in seconds.
     #[serde(alias = "3")]
     engagement: Option<u32>,
 }
@@ -49,7 +50,7 @@ impl Slas {
     }
 }
 
-/// Shows what the app wants of each tier.
+/// Returns the app's SLAs.
 #[utoipa::path(get, path = "/v1/apps/{app}/slas", tag = "Policies", responses((status = 200, body = Slas)))]
 pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Slas>, Problem> {
     let mut shown = Slas::default();
@@ -59,7 +60,7 @@ pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>)
     Ok(axum::Json(shown))
 }
 
-/// Replaces what the app wants of each tier.
+/// Replaces the app's SLAs.
 #[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies", request_body = Slas, responses((status = 200, body = Slas)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,

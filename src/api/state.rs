@@ -33,22 +33,22 @@ use bellwire_telemetry::metrics::Metrics;
 use bellwire_telemetry::otlp::Tracer;
 use bellwire_vault::Vault;
 
-/// Imports and exports that one process makes at a time.
+/// Maximum concurrent imports and exports of one process.
 const TRANSFERS_AT_ONCE: usize = 4;
 const LINK_CHECKS_AT_ONCE: usize = 8;
-/// Time for which the result of asking the database is kept.
+/// Time for which the result of `/readyz` is cached.
 const READINESS_KEPT: Duration = Duration::from_secs(1);
-/// Time for which results of checks over the network are kept.
+/// Time for which results of network checks are cached.
 const OUTSIDE_CHECKS_KEPT: Duration = Duration::from_secs(30);
 
-/// A handle on what handlers share. Cheap to clone, as every request does several times.
+/// Handle of the shared state. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiState(Arc<ApiContext>);
 
 /// Dependencies of the API.
 pub struct ApiContext {
     pub pool: PgPool,
-    /// Pool for reads that may lag, not for reads of own writes.
+    /// Pool for reads that may be stale. Not for reads after own writes.
     pub reads: Reads,
     pub(crate) primary: Primary,
     pub vault: Vault,
@@ -64,13 +64,13 @@ pub struct ApiContext {
     pub(super) receipts: Receipts,
     pub(super) live: Live,
     pub(super) charts: Places,
-    /// Places for simulations of policies, each of which keeps a core busy.
+    /// Slots for policy simulations, each of which uses a CPU core.
     pub(super) simulations: Places,
-    /// Places for searches through whom an app has and what it has sent, each of which keeps a connection to the database busy.
+    /// Slots for searches through subscriptions and deliveries, each of which uses a database connection.
     pub(super) searches: Places,
-    /// Places for imports and exports, which keep a connection to the database busy for as long as their files take.
+    /// Slots for imports and exports, which use a database connection until the end of the file.
     pub(super) transfers: Places,
-    /// Places for link checks, each of which keeps a connection to a stranger's server.
+    /// Slots for link checks, each of which uses a connection to an external server.
     pub(super) link_checks: Places,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
@@ -93,8 +93,7 @@ impl ApiState {
         transactions::begin(&self.pool).await
     }
 
-    /// Puts it together; rate limits and counts begin fresh. Sends go through `sending_pool`, whose connections plan by index
-    /// only.
+    /// Creates the state. Messages are stored with `sending_pool`, whose connections allow only index plans.
     pub fn new(
         pool: PgPool,
         sending_pool: PgPool,
@@ -142,12 +141,12 @@ impl ApiState {
         }))
     }
 
-    /// Changes what is shared. Panics once this is not its only handle.
+    /// Changes the shared state. Panics if other handles exist.
     pub fn set_up(&mut self, change: impl FnOnce(&mut ApiContext)) {
         change(Arc::get_mut(&mut self.0).expect("no other handle exists yet"));
     }
 
-    /// Waits for a place to take in or out what an app has, be it long. 503: too many do, or the app itself does so too often.
+    /// Waits for a slot for an import or export. 503: too many run, in total or for this app.
     pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<SharePermit, Problem> {
         const BUSY: Busy = Busy {
             code: ProblemCode::TransfersBusy,
@@ -156,7 +155,7 @@ impl ApiState {
         self.transfers.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 
-    /// Waits for a place to search through whom an app has, or what it has sent. 503: too many search, or the app itself does so too often.
+    /// Waits for a slot for a search. 503: too many run, in total or for this app.
     pub(super) async fn place_to_search(&self, app: AppId) -> Result<SharePermit, Problem> {
         const BUSY: Busy = Busy {
             code: ProblemCode::SearchesBusy,

@@ -1,4 +1,5 @@
-//! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, managed by the holder of their token.
+//! `/v1/apps/{app}/subscriptions`: browsers or servers register subscriptions, and the holder of a subscription's token manages
+//! it.
 
 pub(in crate::api) mod consent;
 pub(in crate::api) mod diagnoses;
@@ -49,80 +50,80 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct NewSubscription {
     /// Value of `PushSubscription.toJSON()`.
     subscription: PushSubscription,
-    /// User in the site's own naming. Null: no user. Absent: unchanged. From a browser, a user requires a `user_token`.
+    /// User id, chosen by the site. Null: no user. Absent: unchanged. From a browser, a user requires a `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     user_id: Option<Option<Value>>,
-    /// The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
+    /// Proof by the site's backend that the browser belongs to `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
     user_token: Option<String>,
-    /// All tags, at most 50 of at most 64 characters. From a browser only if the app lets it.
+    /// All tags, at most 50 of at most 64 characters. From a browser only if the app allows it.
     #[schema(value_type = Option<Vec<String>>)]
     tags: Option<Value>,
-    /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it.
+    /// All attributes: strings, numbers and booleans, at most 2,048 bytes of JSON. From a browser only if the app allows it.
     #[schema(value_type = Option<Object>)]
     attributes: Option<Value>,
-    /// All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are.
+    /// All topics, at most 50. A browser can join and leave only existing open topics; its other topics stay.
     #[schema(value_type = Option<Vec<String>>)]
     topics: Option<Value>,
     /// A language tag (BCP 47). Also read: POSIX names such as `de_AT.UTF-8`, and the first language of a list.
     #[schema(value_type = Option<String>)]
     locale: Option<Value>,
-    /// An IANA time zone. Also read: an offset such as `+03:00`, as `Etc/GMT-3`.
+    /// IANA time zone. Offsets such as `+03:00` are also accepted, and stored as `Etc/GMT-3`.
     #[schema(value_type = Option<String>)]
     timezone: Option<Value>,
-    /// Time and place of the person's consent. Absent: a browser that is new, or had unsubscribed, consents by registering.
-    /// Otherwise it does not change.
+    /// Time and source of the person's consent. If absent, a browser that is new or had unsubscribed consents by registering.
+    /// Otherwise the consent does not change.
     #[schema(value_type = Option<NewConsent>)]
     consent: Option<Value>,
-    /// The VAPID key that the subscription was made with; by default the active one.
+    /// VAPID key that the browser subscribed with. By default the active key.
     vapid_key_id: Option<VapidKeyId>,
-    /// Subscription that this one replaces. It passes on its tags, attributes and topics, also if it was gone, and its waiting
-    /// and coming deliveries. A message for both reaches this one alone, once. From a browser, its user and deliveries to them
-    /// are passed on only if `user_id` names the same user. With another user, tags, attributes and the topics that only servers
-    /// fill stay behind, too. No push to the old endpoint starts later than a second after the response.
+    /// Subscription that this one replaces. The new subscription inherits its tags, attributes and topics, even if it was gone,
+    /// and its waiting and future deliveries. A message to both is delivered once, to the new one. From a browser, user and
+    /// user-specific deliveries are inherited only if `user_id` is the same user. With another user, tags, attributes and
+    /// server-only topics are not inherited either. No push to the old endpoint starts later than a second after the response.
     replaces: Option<Replaced>,
-    /// Delivery policy of the subscription. It requires an API key with the scope `policies`, too.
+    /// Delivery policy of the subscription. Requires an API key with the scope `policies` in addition.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
 }
 
-/// A subscription to be replaced.
+/// Subscription to replace.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replaced {
     /// Id of the subscription.
     id: SubscriptionId,
-    /// Token of the subscription. Servers need none.
+    /// Token of the subscription. Required from browsers, not from servers.
     token: Option<String>,
 }
 
-/// Changes of a subscription (RFC 7396): absent members stay, null removes.
+/// Changes of a subscription (RFC 7396): absent members stay, null removes a value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubscriptionChange {
-    /// The user it belongs to. From a browser, anything but null takes a `user_token`.
+    /// User id. A browser needs a `user_token` for any value except null.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     user_id: Option<Option<Value>>,
-    /// The word of the site's backend that it is `user_id`.
+    /// Proof by the site's backend that the browser belongs to `user_id`.
     user_token: Option<String>,
-    /// All tags. From a browser only if the app lets it.
+    /// All tags. From a browser only if the app allows it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
     tags: Option<Option<Value>>,
-    /// Attributes to set, or with null to remove. From a browser only if the app lets it.
+    /// Attributes to set, or with null to remove. From a browser only if the app allows it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Object>)]
     attributes: Option<Option<Value>>,
-    /// All topics. From a browser: those that there are and that anyone may join; the others stay as they are.
+    /// All topics. A browser can join and leave only existing open topics; its other topics stay.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
     topics: Option<Option<Value>>,
-    /// A language tag, read as on registration.
+    /// BCP 47 language tag, in the forms accepted at registration.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     locale: Option<Option<Value>>,
-    /// An IANA time zone, read as on registration.
+    /// IANA time zone, in the forms accepted at registration.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     timezone: Option<Option<Value>>,
@@ -208,19 +209,20 @@ pub(crate) async fn register(
     answer_registered(&state, registered, warnings, refused)
 }
 
-/// Whether user id and token are those of the request. Members of a wrong shape are replaced by examples, which prove nothing.
+/// Whether `user_id` and `user_token` are those of the request. Members with a schema fault were replaced by examples, which
+/// prove nothing.
 fn says_user(faults: &Faults) -> bool {
     faults.is_well_formed("/user_id") && faults.is_well_formed("/user_token")
 }
 
-/// Returns the strings of an array, or a single one, as the caller named them.
+/// Returns the strings of an array, or a single string.
 fn texts_of(value: Option<&Value>) -> Vec<String> {
     let items =
         value.map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)).unwrap_or_default();
     items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The token of the subscription that is replaced, if one was shown: a browser has to.
+/// Returns the token of the subscription to replace. A browser must give one.
 fn check_replaces(replaces: Option<&Replaced>, by_server: bool, faults: &mut Faults) -> Option<[u8; 32]> {
     let replaces = replaces?;
     let token = replaces.token.as_deref().map(read_token);
@@ -267,8 +269,8 @@ fn attributes_too_large() -> Problem {
     Problem::invalid_member("/attributes", format!("would be more than {max} octets of JSON together"))
 }
 
-/// Returns a subscription. A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the
-/// subscription to which sends, changes, topics, policies and deletion by this id apply.
+/// Returns a subscription. The id of a replaced subscription stays valid as an alias until retention deletes it. `replaced_by`
+/// is the successor, to which sends, changes, topics, policies and deletion by this id apply.
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn show(
@@ -282,10 +284,10 @@ pub(crate) async fn show(
     shown(&state, &client.app, vec![found]).await?.pop().map(axum::Json).ok_or_else(unknown)
 }
 
-/// Changes a subscription. The response to a browser has the token that is valid from now on: a change of `user_id` ends the
-/// previous one, also if a server makes it. Values that browsers may not set in this app are left out, and listed in `refused`.
-/// So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor,
-/// and a browser gets 409.
+/// Changes a subscription. The response to a browser has its new token: a change of `user_id`, also by a server, invalidates
+/// the previous one. Values that browsers may not set in this app are omitted and listed in `refused`. So are malformed values
+/// of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor, and a browser gets
+/// 409.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions", request_body = SubscriptionChange,
     responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn change(
@@ -340,8 +342,7 @@ pub(crate) async fn change(
 }
 
 /// Unsubscribes: waiting deliveries are cancelled, and no push starts later than a second after the response. Pushes in flight
-/// end by the response of their push service. The id of a replaced subscription ends its successor, for a browser only if both
-/// have the same user.
+/// complete. The id of a replaced subscription ends its successor, for a browser only if both have the same user.
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn unsubscribe(

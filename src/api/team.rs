@@ -1,4 +1,4 @@
-//! `/v1/team`: who may sign in, and what they may do.
+//! `/v1/team`: teammates and their roles.
 
 use aws_lc_rs::rand;
 use axum::extract::State;
@@ -41,24 +41,24 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 const LINK_LASTS: TimeDelta = TimeDelta::days(3);
-/// Page that reads a link's token. It is after the `#`, which browsers send to no server.
+/// Page that reads a link's token after the `#`. Browsers send that part to no server.
 const LINK_PAGE: &str = "/admin/invite#";
-/// Roles of a teammate, at most: more apps call for a role for all.
+/// Maximum roles of a teammate. A teammate with more apps should get a role for all apps.
 const ROLES_MAX: usize = 100;
 /// Teammate of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TeammateResponse {
     /// Id of the teammate.
     id: TeammateId,
-    /// Address in lower case, for signing in.
+    /// E-mail address for signing in, in lower case.
     email: String,
     /// Roles of the teammate. Empty: no permissions.
     roles: Vec<GrantResponse>,
-    /// Whether they have set a password. Without one they sign in by one-time links.
+    /// Whether the teammate has a password. Without one they sign in by one-time link or OpenID provider.
     has_password: bool,
-    /// Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
+    /// Number of passkeys. If there are any, sign-in by password, link or OpenID provider also requires one of them.
     passkeys: i64,
-    /// Expiry of the one-time link. Null: no link, or a used one.
+    /// Expiry of the one-time link. Null: no link, or it was used.
     link_expires_at: Option<DateTime<Utc>>,
     /// Time at which the account at the OpenID provider was linked. Null: not linked.
     oidc_linked_at: Option<DateTime<Utc>>,
@@ -89,30 +89,30 @@ impl From<Teammate> for TeammateResponse {
 /// Link for one use.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Link {
-    /// Value of `link` for `POST /v1/session`. It is shown only now.
+    /// Token of the link, for `link` of `POST /v1/session`. It is shown only now.
     token: String,
-    /// Path for the teammate, on this server.
+    /// Path on this server that the teammate opens.
     path: String,
     /// Expiry of the link.
     expires_at: DateTime<Utc>,
 }
 
-/// A teammate and the link by which they come in.
+/// A teammate and the link for their first sign-in.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct InvitationResponse {
     #[serde(flatten)]
     teammate: TeammateResponse,
-    /// The link, for you to send them.
+    /// Link to send to the teammate.
     link: Link,
 }
 
-/// A role to give, and where.
+/// Role for one app or for all.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewGrant {
-    /// Role of the teammate there.
+    /// Role of the teammate.
     role: Role,
-    /// On this app: its id or slug. Left out: on all of them, and on the server itself.
+    /// Id or slug of the app. Absent: all apps, and the server itself.
     app: Option<String>,
 }
 
@@ -120,9 +120,9 @@ pub(crate) struct NewGrant {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Invitation {
-    /// Address of the teammate. No message is sent to it.
+    /// E-mail address of the teammate. No message is sent to it.
     email: String,
-    /// Roles: 1 to 100, each for another app, or for all.
+    /// Roles, 1 to 100: each for another app, or one for all apps.
     roles: Vec<NewGrant>,
 }
 
@@ -130,15 +130,15 @@ pub(crate) struct Invitation {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TeammateChange {
-    /// All their roles from now on, at most 100; null: none.
+    /// New roles, at most 100, which replace all others. Null: none.
     #[serde(default, deserialize_with = "null_is_default")]
     roles: Option<Vec<NewGrant>>,
-    /// Whether they are shut out: their sessions end, and they cannot sign in.
+    /// Whether the teammate is suspended: their sessions end, and they cannot sign in.
     #[serde(default, deserialize_with = "null_is_default")]
     disabled: Option<bool>,
 }
 
-/// Lists the team, the latest invited first.
+/// Lists the team, the latest invitation first.
 #[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<TeammateResponse>)))]
 pub(crate) async fn list(
     _: TeamAdmin,
@@ -169,7 +169,8 @@ fn unknown() -> Problem {
     Problem::not_found("teammate")
 }
 
-/// Invites a person: creates a teammate, and a one-time link that is valid for three days. The caller has to send the link.
+/// Invites a person: creates a teammate, and a one-time link that is valid for three days. No e-mail is sent: send the link
+/// yourself.
 #[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation,
     responses((status = 201, body = InvitationResponse)))]
 pub(crate) async fn invite(
@@ -198,7 +199,7 @@ pub(crate) async fn invite(
     once.finish(&state, StatusCode::CREATED, &InvitationResponse { teammate, link }).await
 }
 
-/// Changes a teammate's roles, or shuts them out. It holds from the next request on.
+/// Changes a teammate's roles, or suspends them. The change applies from the next request.
 #[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", request_body = TeammateChange, responses((status = 200, body = TeammateResponse)))]
 pub(crate) async fn change(
     admin: TeamAdmin,
@@ -234,9 +235,9 @@ pub(crate) async fn change(
     read(&state.pool, id).await.map(axum::Json)
 }
 
-/// Resets a teammate who forgot their password, or whose password or browser may be in foreign hands. The password is deleted,
-/// all sessions end, and a new one-time link replaces any earlier one. Passkeys stay: the link requires one, too. Teammates
-/// cannot reset themselves: they change their own password with the current one.
+/// Resets a teammate who forgot their password, or whose password or browser may be compromised. The password is deleted, all
+/// sessions end, and a new one-time link replaces earlier ones. Passkeys stay: the link requires one, too. Teammates cannot
+/// reset themselves: they change their own password with the current one.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", responses((status = 200, body = InvitationResponse)))]
 pub(crate) async fn reset(
     admin: TeamAdmin,
@@ -260,8 +261,9 @@ pub(crate) async fn reset(
     once.finish(&state, StatusCode::OK, &InvitationResponse { teammate, link }).await
 }
 
-/// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account with their address is
-/// linked instead. Use it if they have a new account. If another person has their address, suspend them first.
+/// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account with their e-mail address
+/// is linked instead. Use it if the teammate has a new account. If another person now has the e-mail address, suspend the
+/// teammate first.
 #[utoipa::path(delete, path = "/v1/team/{teammate}/oidc", tag = "Team", responses((status = 204)))]
 pub(crate) async fn unlink(
     admin: TeamAdmin,
@@ -284,8 +286,8 @@ pub(crate) async fn unlink(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes a teammate permanently. The audit log keeps their id, and the API keys that they created stay valid. A removed person
-/// cannot return by the OpenID provider as a newcomer, unless invited again.
+/// Removes a teammate permanently. The audit log keeps their id, and the API keys that they created stay valid. A removed
+/// person cannot return through the OpenID provider, unless invited again.
 #[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn delete(
     admin: TeamAdmin,
@@ -315,17 +317,17 @@ async fn remember(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now
     Ok(team::remember_removed(conn, &removed, now).await?)
 }
 
-/// HMAC of the address of a removed teammate, by which the address is recognised.
+/// Returns the HMAC of a removed teammate's e-mail address, to recognise it later.
 pub(super) fn removed_email(vault: &Vault, email: &str) -> [u8; 32] {
     vault.mac(Purpose::RemovedTeammate, &[email.as_bytes()])
 }
 
-/// HMAC of the provider account of a removed teammate, by which the account is recognised.
+/// Returns the HMAC of a removed teammate's provider account, to recognise it later.
 pub(super) fn removed_account(vault: &Vault, account: ProviderAccount<'_>) -> [u8; 32] {
     vault.mac(Purpose::RemovedTeammate, &[account.issuer.as_bytes(), account.subject.as_bytes()])
 }
 
-/// Reads roles as they are to be kept; notes what is wrong with them.
+/// Checks roles and resolves apps. Adds faults to `faults`.
 async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults) -> Result<Grants, Problem> {
     let mut grants = Grants::default();
     if roles.len() > ROLES_MAX {
@@ -352,7 +354,7 @@ async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults
     Ok(grants)
 }
 
-/// Returns roles in the form of the log.
+/// Converts roles to the form of the audit log.
 fn told(grants: &Grants) -> Vec<GrantResponse> {
     grants.0.iter().map(GrantResponse::from).collect()
 }

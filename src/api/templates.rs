@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/templates`: what is written once and sent often. Trying them out is in [`crate::api::templates::trials`].
+//! `/v1/apps/{app}/templates`: stored templates. [`crate::api::templates::trials`] renders them without sending.
 
 pub(crate) mod templated;
 pub(crate) mod trials;
@@ -43,7 +43,7 @@ pub(crate) struct TemplateResponse {
     created_at: DateTime<Utc>,
     /// Time of the last change.
     changed_at: DateTime<Utc>,
-    /// Languages that can match no recipient; only in the answer of the request that sets the template.
+    /// Languages that can match no recipient. Only in the response to setting the template.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     warnings: Vec<FieldError>,
@@ -56,7 +56,7 @@ impl From<ListedTemplate> for TemplateResponse {
     }
 }
 
-/// Lists an app's templates, the newest first, without what they say.
+/// Lists an app's templates without their content, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/templates", tag = "Templates",
     responses((status = 200, body = Page<TemplateResponse>)))]
 pub(crate) async fn list(
@@ -85,7 +85,7 @@ pub(crate) async fn show(
     Ok(axum::Json(TemplateResponse { name: row.name, template, created_at, changed_at, warnings }))
 }
 
-/// Creates a template, or replaces the one of its name. Earlier messages do not change: each has its own copy.
+/// Creates or replaces a template. Messages sent before are unchanged: each has its own copy.
 #[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", request_body = Template,
     responses((status = 201, body = TemplateResponse), (status = 200, body = TemplateResponse, description = "It was there before")))]
 pub(crate) async fn put(
@@ -123,7 +123,7 @@ pub(crate) async fn put(
     Ok((status, axum::Json(TemplateResponse { template: Some(template), warnings, ..row.into() })).into_response())
 }
 
-/// Removes a template. Messages that were taken before are sent as if it were there.
+/// Deletes a template. Messages sent before are unchanged: each has its own copy.
 #[utoipa::path(delete, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MaySteerMessages>,

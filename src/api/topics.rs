@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/topics`: named audiences. A topic is created here, or by the first server that names it for a subscription.
+//! `/v1/apps/{app}/topics`: named audiences. A topic is created here, or when a server first names it for a subscription.
 //! Browsers create topics only if their app allows it.
 
 use axum::extract::State;
@@ -39,20 +39,20 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// Topic of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TopicResponse {
-    /// Name of the topic.
+    /// Name of the topic, unique in the app.
     name: String,
-    /// Callers that may join and leave it: `anyone`, or only a `server` with its key.
+    /// Callers that can join and leave the topic: `anyone`, or only a `server` with an API key.
     join: Join,
-    /// Maker of the topic.
+    /// Creator of the topic.
     made_by: Maker,
-    /// Entry in the preferences of visitors. Null: not offered there.
+    /// Entry in the preferences of visitors. Null: not offered to visitors.
     #[schema(value_type = Option<TopicDisplay>)]
     display: Option<Value>,
-    /// Number of subscriptions in it.
+    /// Number of its subscriptions.
     members: i64,
     /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Warnings about the policy that it was created with.
+    /// Warnings about the policy in this request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
@@ -68,14 +68,15 @@ impl From<TopicRow> for TopicResponse {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicRequest {
-    /// Callers that may join it. By default `anyone`.
+    /// Callers that can join the topic. By default `anyone`.
     #[serde(default)]
     join: Join,
-    /// Delivery policy of messages to it; requires the scope `policies` as well. Absent: an existing topic keeps its policy.
+    /// Delivery policy of messages to the topic. Requires the scope `policies` in addition. Absent: an existing topic keeps its
+    /// policy.
     #[serde(default)]
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
-    /// Entry in the preferences of visitors; null: not offered there. Absent: an existing topic keeps its entry.
+    /// Entry in the preferences of visitors. Null: not offered to visitors. Absent: an existing topic keeps its entry.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<TopicDisplay>)]
     display: Option<Option<TopicDisplay>>,
@@ -85,10 +86,10 @@ pub(crate) struct TopicRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicChange {
-    /// Callers that may join it; null: `anyone`. Its members stay.
+    /// Callers that can join the topic. Null: `anyone`. Subscriptions in the topic stay.
     #[serde(default, deserialize_with = "null_is_default")]
     join: Option<Join>,
-    /// Entry in the preferences of visitors; null: not offered there.
+    /// Entry in the preferences of visitors. Null: not offered to visitors.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<TopicDisplay>)]
     display: Option<Option<TopicDisplay>>,
@@ -123,7 +124,7 @@ async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<To
     found.map(TopicResponse::from).ok_or_else(|| Problem::not_found("topic"))
 }
 
-/// Creates a topic, or replaces the settings of an existing one. Its members stay.
+/// Creates a topic, or replaces the settings of an existing one. Its subscriptions stay.
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", request_body = TopicRequest,
     responses((status = 200, body = TopicResponse), (status = 201, body = TopicResponse, description = "Created")))]
 pub(crate) async fn set(
@@ -193,8 +194,7 @@ pub(crate) async fn change(
     find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
 
-/// Deletes a topic and its policy. Its subscriptions leave it and stay themselves. 409 while a message is still being fanned out
-/// to it.
+/// Deletes a topic and its policy. Its subscriptions stay, without the topic. 409 while a message to the topic is fanned out.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MayChangeSubscribers>,
@@ -216,7 +216,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Puts a subscription into a topic.
+/// Adds a subscription to a topic.
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     responses((status = 204)))]
 pub(crate) async fn join(
@@ -228,7 +228,7 @@ pub(crate) async fn join(
     set_member(&server, &state, topic, id, true).await
 }
 
-/// Takes a subscription out of a topic.
+/// Removes a subscription from a topic.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     responses((status = 204)))]
 pub(crate) async fn leave(

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/users/{user}`: what concerns all browsers of one person.
+//! `/v1/apps/{app}/users/{user}`: erases or exports all data of a user, from all their browsers.
 
 mod export;
 
@@ -30,26 +30,26 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     erasing.routes(routes!(export::export))
 }
 
-/// Time for which a request searches messages that name the user, before maintenance continues.
+/// Time for which a request searches messages that name the user. Then maintenance continues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Erasure of a user. The audit log has the same under the user's label, for longer.
+/// Erasure of a user. The audit log keeps the same figures longer, under the user's label.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErasureResponse {
     /// Id of the erasure.
     id: ErasureId,
-    /// Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
+    /// Subscriptions unsubscribed and erased so far, including former ones of the same browsers.
     subscriptions: i64,
-    /// Messages that no longer name the user among their recipients. Most messages forget recipients as soon as their last
-    /// delivery has ended, and are not counted.
+    /// Messages from whose recipients the user was removed. Most messages drop their recipients when the last delivery has
+    /// ended, and are not counted.
     messages: i64,
-    /// Dead letters that were open, and were discarded with what they hold.
+    /// Open dead letters that were discarded with their content.
     dead_letters: i64,
-    /// Pending or failed requests to webhooks that no longer name the user.
+    /// Pending or failed webhook requests from which the user was removed.
     webhook_requests: i64,
     /// Time of the request.
     requested_at: DateTime<Utc>,
-    /// Time of completion. Null: it is still running.
+    /// Time of completion. Null: still running.
     completed_at: Option<DateTime<Utc>>,
 }
 
@@ -67,11 +67,11 @@ impl From<Erasure> for ErasureResponse {
     }
 }
 
-/// Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, their place among recipients of
-/// messages, and the content of their open dead letters, which are discarded. Nothing is sent to them after the response. Bare
-/// ids of subscriptions remain, because the counts of past messages contain them.
+/// Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, the user's id in recipients of
+/// messages, and the content of their open dead letters, which are discarded. Nothing is sent to them after the response. Only
+/// ids of subscriptions remain, because the counts of past messages include them.
 ///
-/// 200: nothing names the user any longer. 202: messages are still being searched. `Location` shows when it is complete.
+/// 200: complete. 202: messages are still being searched. `Location` shows the progress.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
     responses((status = 200, body = ErasureResponse), (status = 202, body = ErasureResponse)))]
 pub(crate) async fn erase(
@@ -110,9 +110,9 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
 }
 
-/// Unsubscribes a browser and deletes all its data, also without a known user: its endpoint, tags, attributes, consent, and the
-/// content of its open dead letters, and those of its former subscriptions. Its bare id remains, because the counts of past
-/// messages contain it. For a user with all browsers, use `DELETE …/users/{user}`.
+/// Unsubscribes a browser and deletes all its data, with or without a user: its endpoint, tags, attributes, consent, the
+/// content of its open dead letters, and those of its former subscriptions. Only its id remains, because the counts of past
+/// messages include it. For all browsers of a user, use `DELETE …/users/{user}`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/erase", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn erase_subscription(
@@ -142,7 +142,7 @@ pub(crate) async fn erase_subscription(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Shows how far the erasure of a user has come.
+/// Returns the progress of a user's erasure.
 #[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
     responses((status = 200, body = ErasureResponse)))]
 pub(crate) async fn show_erasure(
@@ -154,7 +154,7 @@ pub(crate) async fn show_erasure(
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
 }
 
-/// Returns the audit log's label of a user: equal for the same user, and without other information.
+/// Returns the pseudonymous label of a user in the audit log. The same user always has the same label.
 pub(super) fn label(vault: &Vault, app: AppId, user: &str) -> String {
     let mac = vault.mac(Purpose::LogLabel, &[b"user", app.0.as_bytes(), user.as_bytes()]);
     let digits: String = mac[..8].iter().map(|octet| format!("{octet:02x}")).collect();

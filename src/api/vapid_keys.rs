@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/vapid-keys`: what pushes are signed with. One key is active and handed to new subscribers; retired
-//! ones keep signing for theirs.
+//! `/v1/apps/{app}/vapid-keys`: VAPID keys of an app. The active key is for new subscriptions. Retired keys still sign for the
+//! subscriptions created with them.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -29,22 +29,22 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, change)).routes(routes!(export))
 }
 
-/// A VAPID key, without its private half.
+/// A VAPID key, without its private key.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VapidKeyResponse {
     /// Id of the key.
     id: VapidKeyId,
-    /// `applicationServerKey` for pages, in base64url.
+    /// Public key in base64url: `applicationServerKey` for pages.
     public_key: String,
-    /// The `sub` claim: whom push services may contact.
+    /// `sub` claim: contact for push services.
     subject: String,
-    /// Use of the key.
+    /// State of the key: active or retired.
     state: Role,
     /// Time of creation or import.
     created_at: DateTime<Utc>,
-    /// Time at which another key replaced it.
+    /// Time at which another key replaced it. Null: active.
     retired_at: Option<DateTime<Utc>>,
-    /// Active subscriptions that depend on it; only in lists.
+    /// Number of active subscriptions that use this key. Only in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     subscriptions: Option<i64>,
 }
@@ -63,18 +63,18 @@ impl VapidKeyResponse {
     }
 }
 
-/// A key to generate, or, with `private_key`, to import.
+/// VAPID key to generate or, with `private_key`, to import.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewVapidKey {
-    /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
+    /// Contact for push services, `mailto:` or `https:`. By default that of the active key.
     subject: Option<String>,
-    /// Use of the key. By default `active`. A generated key is always active.
+    /// State of the new key. By default `active`. A generated key is always active.
     #[serde(default)]
     state: Role,
-    /// A private key to import: PEM, a JWK as text, base64 or hex of its 32 octets, or base64 of DER.
+    /// Private key to import: PEM, a JWK as text, base64 or hex of its 32 bytes, or base64 of DER.
     private_key: Option<String>,
-    /// Public key in base64, to verify that both match.
+    /// Public key in base64, to verify that it matches the private key.
     public_key: Option<String>,
 }
 
@@ -86,14 +86,14 @@ pub(crate) struct VapidKeyChange {
     subject: String,
 }
 
-/// A whole key pair, to take to another server.
+/// VAPID key pair, for another server.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct VapidKeyExport {
     #[serde(flatten)]
     key: VapidKeyResponse,
-    /// The private number in base64url, as most `web-push` libraries want it.
+    /// Private key in base64url, as most `web-push` libraries expect it.
     private_key: String,
-    /// The same as PKCS#8 PEM.
+    /// Private key as PKCS#8 PEM.
     private_key_pem: String,
 }
 
@@ -141,7 +141,7 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
     }
 }
 
-/// Generates a key, or imports one. An active one takes over from the one before, which keeps signing for its own
+/// Generates or imports a VAPID key. If the new key is active, the previous one is retired: it still signs for its own
 /// subscriptions.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys", request_body = NewVapidKey,
     responses((status = 201, body = VapidKeyResponse)))]
@@ -170,7 +170,7 @@ pub(crate) async fn create(
     once.finish(&state, StatusCode::CREATED, &key).await
 }
 
-/// Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
+/// Lists the app's keys, the newest first, each with its number of active subscriptions.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
     responses((status = 200, body = Page<VapidKeyResponse>)))]
 pub(crate) async fn list(
@@ -195,7 +195,7 @@ pub(crate) async fn show(
     Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
 }
 
-/// Changes the contact of a key.
+/// Changes the contact of a VAPID key.
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     responses((status = 200, body = VapidKeyResponse)))]
 pub(crate) async fn change(
@@ -213,7 +213,7 @@ pub(crate) async fn change(
     Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
 }
 
-/// Hands out a whole key pair, so that the app's subscribers can move to another server.
+/// Exports a key pair, so that the app's subscribers can move to another server.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
     responses((status = 200, body = VapidKeyExport)))]
 pub(crate) async fn export(

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/webhooks`: who is told over HTTP of what happens. What is sent, and how it went, is in [`deliveries`].
+//! `/v1/apps/{app}/webhooks`: receivers of events over HTTP. [`deliveries`] has the requests to them.
 
 pub(crate) mod deliveries;
 
@@ -39,10 +39,10 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_vault::{WEBHOOK_SECRET, WEBHOOK_URL};
 
-/// Events in one request by default, and at most.
+/// Default number of events in one request. The maximum is [`MAX_EVENTS_MAX`].
 const MAX_EVENTS_DEFAULT: i32 = 100;
 const MAX_EVENTS_MAX: i32 = 500;
-/// Hours for which a former secret signs beside a new one by default, and at most.
+/// Default hours for which the previous secret also signs.
 const OVERLAP_DEFAULT_HOURS: i64 = 24;
 const OVERLAP_MAX_HOURS: i64 = 168;
 
@@ -61,35 +61,35 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 pub(crate) struct WebhookResponse {
     /// Id of the webhook.
     id: WebhookId,
-    /// Name of the webhook for people.
+    /// Display name of the webhook.
     name: String,
-    /// URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets.
+    /// URL of the receiver. Without the scope `keys` only its scheme and host, because many URLs contain secrets.
     url: String,
-    /// Events that it receives.
+    /// Types of events to send.
     #[schema(value_type = Vec<WebhookEvent>)]
     events: Vec<EventType>,
-    /// Maximum events of a request.
+    /// Maximum events in one request.
     max_events: i32,
-    /// Policy of retries, in its written form. Null: the preset `sns-customer-managed`, 50 retries in over six hours.
+    /// Retry policy as written. Null: the preset `sns-customer-managed`, 50 retries in over six hours.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// State: `enabled` or `disabled`.
     state: WebhookState,
-    /// Why it is disabled, if it is.
+    /// Reason why it is disabled. Null: enabled.
     disabled_why: Option<WebhookDisabledReason>,
     /// State of its circuit breaker: `closed`, `open` or `half_open`.
     breaker: String,
-    /// Time until which nothing is sent, if the breaker is open.
+    /// Time until which nothing is sent. Null: the breaker is not open.
     open_until: Option<DateTime<Utc>>,
     /// Time of the first failure since the last success. Null if the last request succeeded or none was sent.
     failing_since: Option<DateTime<Utc>>,
-    /// Requests that are to be made.
+    /// Requests that wait to be sent.
     pending: i64,
-    /// Requests that were given up, and can be replayed.
+    /// Requests that failed permanently and can be replayed.
     failed: i64,
-    /// Events that were dropped since too many requests waited.
+    /// Events dropped because too many requests waited.
     dropped_events: i64,
-    /// Time until which the previous secret signs, too.
+    /// Time until which the previous secret also signs. Null: only the current one signs.
     former_secret_until: Option<DateTime<Utc>>,
     /// Time of the creation.
     created_at: DateTime<Utc>,
@@ -97,9 +97,9 @@ pub(crate) struct WebhookResponse {
     created_by: String,
     /// Time of the last change.
     changed_at: DateTime<Utc>,
-    /// Caller of the last change, of the webhook or its secret. Null: never changed.
+    /// Caller that last changed the webhook or its secret. Null: never changed.
     changed_by: Option<String>,
-    /// Secret for signatures, `whsec_…`. It is shown only now.
+    /// Secret for verifying signatures, `whsec_…`. It is shown only now.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
@@ -145,24 +145,23 @@ fn origin_of(url: &str) -> String {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewWebhook {
-    /// Name for people, 1 to 200 characters.
+    /// Display name, 1 to 200 characters.
     name: String,
-    /// URL of its receiver: `https://`, at a public address.
+    /// URL of the receiver: `https://`, with a public address.
     url: String,
-    /// Events that it receives.
+    /// Types of events to send.
     #[schema(value_type = Vec<WebhookEvent>)]
     events: Vec<EventType>,
-    /// Maximum events of a request, 1 to 500. By default 100.
+    /// Maximum events in one request, 1 to 500. By default 100.
     max_events: Option<i32>,
-    /// Policy of retries: a delivery policy in one of the three forms, or null.
+    /// Retry policy: a delivery policy in one of the three forms. Null: the default.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
-    /// Secret that its receiver already uses, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is
-    /// generated.
+    /// Existing secret of the receiver: `whsec_` and base64 of 24 to 64 bytes. By default one is generated.
     secret: Option<String>,
 }
 
-/// Schema of the events that webhooks are sent.
+/// Schema of the events in webhook requests.
 struct WebhookEvent;
 
 impl PartialSchema for WebhookEvent {
@@ -179,31 +178,31 @@ impl ToSchema for WebhookEvent {
     }
 }
 
-/// Changes of a webhook. Other members stay.
+/// Changes of a webhook. Absent members stay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookChange {
-    /// Name for people.
+    /// Display name, 1 to 200 characters.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     name: Option<String>,
-    /// URL of its receiver.
+    /// URL of the receiver.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     url: Option<String>,
-    /// Events that it receives.
+    /// Types of events to send.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Vec<WebhookEvent>, required = false)]
     events: Option<Vec<EventType>>,
-    /// Maximum events of a request, 1 to 500; null: the default.
+    /// Maximum events in one request, 1 to 500. Null: the default.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<i32>)]
     max_events: Option<Option<i32>>,
-    /// Policy of retries. Null: the default.
+    /// Retry policy. Null: the default.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Option<Value>>,
-    /// Whether it receives events. While it does not, its pending requests wait. Events of that time are not sent later.
+    /// Whether the webhook is enabled. While it is disabled, pending requests wait, and new events are not recorded for it.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     enabled: Option<bool>,
@@ -213,11 +212,11 @@ pub(crate) struct WebhookChange {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SecretRotation {
-    /// For how many hours the secret until now signs beside the new one, 0 to 168; 24 by default.
+    /// Hours for which the previous secret also signs, 0 to 168. By default 24.
     overlap_hours: Option<i64>,
 }
 
-/// Checked values of a webhook. Faults go into `faults`.
+/// Settings of a webhook to check.
 struct WebhookSpec<'a> {
     name: &'a str,
     url: &'a str,
@@ -323,8 +322,8 @@ async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> R
     WebhookResponse::of(state, find(state, app, id).await?, caller)
 }
 
-/// Creates a webhook. It receives events from now on, those of running messages' deliveries within a minute. The secret in the
-/// response is shown only now.
+/// Creates a webhook. It gets events from now on; events of deliveries already in progress start within a minute. The secret is
+/// shown only in this response.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", request_body = NewWebhook,
     responses((status = 201, body = WebhookResponse)))]
 pub(crate) async fn create(
@@ -362,7 +361,7 @@ pub(crate) async fn create(
     once.finish(&state, StatusCode::CREATED, &shown).await
 }
 
-/// Changes the given members of a webhook. One that is enabled again receives events from then on.
+/// Changes the given members of a webhook. When it is enabled again, it gets events from then on.
 #[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", request_body = WebhookChange,
     responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn change(
@@ -402,7 +401,7 @@ pub(crate) async fn change(
     view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
 
-/// Removes a webhook, with all that waits for it.
+/// Deletes a webhook and its pending requests.
 #[utoipa::path(delete, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MayManageKeys>,
@@ -418,8 +417,8 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gives a webhook a new secret, which is shown this once. The one until now signs beside it for a while, so that receivers can
-/// change over without missing anything.
+/// Generates a new secret, which is shown only now. The previous secret also signs for a while, so that receivers can switch
+/// without refusing requests.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/rotate-secret", tag = "Webhooks",
     responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn rotate_secret(

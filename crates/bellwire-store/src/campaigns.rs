@@ -1,5 +1,5 @@
-//! Campaigns: rows and transitions. What the scheduler does is in [`scheduler`], what orders do in [`transitions`], how it goes in
-//! [`progress`], and how each run went in [`runs`].
+//! Campaigns: rows and transitions. [`scheduler`] executes them, [`transitions`] applies requests, [`progress`] and [`runs`]
+//! have the results.
 
 pub mod progress;
 pub mod runs;
@@ -24,9 +24,9 @@ pub struct CampaignRow {
     /// Code of the tier, [`Tier::code`].
     pub tier: i16,
     pub state: CampaignState,
-    /// Sealed value of `api::campaigns::plan::Stored`.
+    /// Encrypted `api::campaigns::plan::StoredPlan`.
     pub plan: Vec<u8>,
-    /// Time of the scheduler's next step.
+    /// Time of the scheduler's next step. `None`: none planned.
     pub next_at: Option<Timestamp>,
     pub runs: i32,
     pub created_at: Timestamp,
@@ -39,7 +39,7 @@ pub struct NewCampaign<'a> {
     pub slug: &'a str,
     pub name: &'a str,
     pub tier: Tier,
-    /// Sealed plan of the campaign.
+    /// Encrypted plan of the campaign.
     pub plan: &'a [u8],
 }
 
@@ -83,7 +83,7 @@ pub async fn create(
     Ok(if made == 1 { CreateCampaignResult::Done } else { CreateCampaignResult::SlugTaken })
 }
 
-/// Writes a draft anew.
+/// Replaces the plan of a draft.
 pub async fn change(
     conn: &mut PgConnection,
     id: CampaignId,
@@ -104,8 +104,8 @@ pub async fn change(
     }
 }
 
-/// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way, or its messages have still to
-/// be told that it was cancelled.
+/// Deletes a draft or a finished campaign. Returns `false` if it does not exist or is running, or its messages are not
+/// cancelled yet.
 pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
     let deleted = rows_affected!(
         conn,
@@ -115,7 +115,7 @@ pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<boo
     Ok(deleted == 1)
 }
 
-/// The campaign of that id or slug.
+/// Returns a campaign by id or slug.
 pub async fn find(
     pool: &PgPool,
     app: AppId,
@@ -132,7 +132,7 @@ pub async fn find(
     )
 }
 
-/// An app's campaigns with ids beyond the page's key, the nearest first, of all states or of one.
+/// Returns an app's campaigns beyond the page's key, the nearest ids first, in all states or in one.
 pub async fn list(
     pool: &PgPool,
     app: AppId,

@@ -1,7 +1,7 @@
-//! Connections to Postgres: their settings, the choice among several hosts, and the end of open ones.
+//! Connections to Postgres: their settings, the choice among several hosts, and closing.
 //!
-//! Settings are SET after a connection is opened. A PgBouncer in between would refuse start-up parameters, or drop them silently if
-//! configured to ignore them.
+//! Settings are applied with SET after a connection is opened. A PgBouncer in between would refuse start-up parameters, or
+//! ignore them silently if configured so.
 
 pub mod engine;
 pub mod hosts;
@@ -22,24 +22,23 @@ use primary::Primary;
 
 /// Schema of all tables and functions.
 pub const SCHEMA: &str = "bellwire";
-/// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
-/// than a lease.
+/// Timeout after which Postgres ends a transaction whose client does nothing, so that its row locks do not outlast a lease.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout of statements. No normal statement takes longer, and its caller has given up by then.
+/// Timeout of a statement. Normal statements are faster, and callers wait no longer.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of waiting for a connection.
 pub const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const STANDBY_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for which a start waits for all connections of a pool.
+/// Maximum time that start-up waits for all connections of a pool.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
-/// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
+/// Idle time after which a connection is tested before use. Testing each time would cost a round trip per transaction.
 const TRUSTED_FOR: Duration = Duration::from_secs(5);
-/// Prepared statements that each connection keeps: more than the program has.
+/// Prepared statements cached by each connection: more than the program has.
 const STATEMENTS: usize = 400;
-/// Application name of the connections in Postgres.
+/// `application_name` of the connections.
 const APPLICATION: &str = "bellwire";
 
-/// Receiver of measurements of the connections.
+/// Receiver of connection metrics.
 pub trait ConnectionMetrics: Send + Sync {
     /// Reports whether a host of the database accepts writes.
     fn writable(&self, is_writable: bool);
@@ -51,7 +50,7 @@ pub trait ConnectionMetrics: Send + Sync {
     fn read_replica(&self, is_usable: bool, lag: Option<Duration>);
 }
 
-/// Settings of a pool's connections.
+/// Settings of the connections of a pool.
 #[derive(Clone)]
 pub struct Session {
     options: PgConnectOptions,
@@ -61,7 +60,7 @@ pub struct Session {
     acquire_within: Duration,
 }
 
-/// Without the options, which hold a password.
+/// Omits the options, which contain a password.
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
@@ -72,7 +71,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl From<PgConnectOptions> for Session {
-    /// Returns the common settings of all statements.
+    /// Creates the settings for all normal statements.
     fn from(options: PgConnectOptions) -> Self {
         let settings = vec![
             ("search_path", SCHEMA.to_owned()),
@@ -87,8 +86,8 @@ impl From<PgConnectOptions> for Session {
     }
 }
 
-/// Returns settings of connections for the dispatch engine. Its tables fill and empty within seconds, so the planner's statistics
-/// are always wrong. Each statement is written for exactly one plan, by index, which these settings leave as the only one.
+/// Returns settings for connections of the dispatch engine. Its tables fill and empty within seconds, so the planner's
+/// statistics are always wrong. Each statement is written for one index plan, and these settings disable all other plans.
 pub fn by_index_only(session: impl Into<Session>) -> Session {
     let mut session = session.into();
     let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"];
@@ -103,14 +102,15 @@ impl Session {
         self
     }
 
-    /// Allows a standby, for reading. A caller without one reads from the primary, so waits are short.
+    /// Allows connections to a standby, for reading. The wait for a connection is short, because callers can read from the
+    /// primary instead.
     pub fn or_standby(mut self) -> Self {
         (self.standby, self.acquire_within) = (true, STANDBY_ACQUIRE_TIMEOUT);
         self
     }
 
-    /// Sets everything on a connection that was just opened, in one round trip. Refuses one that a primary's pool has no use for: of
-    /// a standby, or of a primary whose place another one has taken.
+    /// Applies all settings on a new connection in one round trip. Refuses a connection to a standby or a former primary if the
+    /// pool needs the primary.
     async fn begin(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
         let (names, values): (Vec<String>, Vec<String>) =
             self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).unzip();
@@ -138,22 +138,22 @@ impl Session {
     }
 }
 
-/// Opens a pool of up to `connections`, and proves that it can connect.
+/// Opens a pool of up to `connections`, and tests that it can connect.
 pub async fn connect(session: impl Into<Session>, connections: u32) -> Result<PgPool, sqlx::Error> {
     let pool = connect_lazily(session, connections);
     pool.acquire().await?;
     Ok(pool)
 }
 
-/// Pool that connects at its first use.
+/// Creates a pool that connects at its first use.
 pub fn connect_lazily(session: impl Into<Session>, connections: u32) -> PgPool {
     let session = session.into();
     let options = for_pool(session.options.clone());
     pool_options(session, connections).connect_lazy_with(options)
 }
 
-/// The same for what may rest for hours, and is in a hurry then: what it has opened it keeps. Who opens a connection waits for
-/// that, and for every statement to be parsed and planned on it. Of a former primary none stays: see [`primary`].
+/// Creates a pool for work that may be idle for hours and is then urgent: it keeps its connections open. A new connection would
+/// first have to parse and plan every statement. Connections to a former primary are closed: see [`primary`].
 pub fn connect_to_stay(session: impl Into<Session>, connections: u32) -> PgPool {
     let session = session.into();
     let options = for_pool(session.options.clone());
@@ -181,41 +181,41 @@ fn pool_options(session: Session, connections: u32) -> PgPoolOptions {
         })
 }
 
-/// Returns options of a pool's connections to a host. `extra_float_digits` keeps the default of Postgres, which is exact since
+/// Returns options for a pool's connections to a host. `extra_float_digits` keeps Postgres' default, which is exact since
 /// version 12, because PgBouncer refuses it.
 fn for_pool(options: PgConnectOptions) -> PgConnectOptions {
     plain(options).statement_cache_capacity(STATEMENTS)
 }
 
-/// Returns options of any connection, without start-up parameters that PgBouncer refuses. A process with its own name for
-/// sessions keeps it.
+/// Returns options for any connection, without start-up parameters that PgBouncer refuses. An `application_name` that is
+/// already set stays.
 pub fn plain(options: PgConnectOptions) -> PgConnectOptions {
     let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
     let options = if named { options } else { options.application_name(APPLICATION) };
     tls::fall_back(options.extra_float_digits(None))
 }
 
-/// With statements logged as slow, at `warn`, that take longer than this.
+/// Logs statements that take longer than `limit` at `warn`.
 pub fn slow_after(options: PgConnectOptions, limit: Duration) -> PgConnectOptions {
     // A level of the crate `log`, which we have no other use for.
     options.log_slow_statements("warn".parse().expect("a level"), limit)
 }
 
-/// Returns a pool of one connection to the host of another pool, opened at its first use, for statements that must not wait for
-/// the other pool.
+/// Returns a pool of one connection to the host of another pool, opened at its first use. It is for statements that must not
+/// wait for the other pool.
 pub fn alone_beside(pool: &PgPool) -> PgPool {
     pool.options().clone().max_connections(1).connect_lazy_with((*pool.connect_options()).clone())
 }
 
-/// Opens all connections of a pool. Otherwise it opens them when they run short, which is under load. Those that cannot be opened
-/// soon, because Postgres allows fewer for example, are opened then.
+/// Opens all connections of a pool now, instead of under load. Connections that fail, for example because of a limit in
+/// Postgres, are opened when they are needed.
 pub async fn open_all(pool: &PgPool) {
     let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
     drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
 }
 
-/// Tests the open connections of a pool one by one, and closes dead ones. A firewall in between drops a connection that is silent
-/// for some minutes, and the next user would notice by waiting.
+/// Tests the open connections of a pool one by one, and closes dead ones. Firewalls drop connections that are silent for some
+/// minutes, and the next user would have to wait.
 pub async fn try_all(pool: &PgPool) {
     for _ in 0..pool.size() {
         drop(pool.acquire().await); // it is tried because it rested; they come by in turn

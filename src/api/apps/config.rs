@@ -1,4 +1,4 @@
-//! `GET /v1/apps/{app}/config`: what a page needs to subscribe.
+//! `GET /v1/apps/{app}/config`: data that a page needs to subscribe.
 
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -24,9 +24,9 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
 /// Data that a page needs to subscribe.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Config {
-    /// Argument of `pushManager.subscribe`, in base64url.
+    /// Public VAPID key in base64url: `applicationServerKey` of `pushManager.subscribe`.
     application_server_key: String,
-    /// Id of the key, for the registration of the subscription.
+    /// Id of the VAPID key, which the page sends when it registers the subscription.
     vapid_key_id: VapidKeyId,
     /// Settings of `<bellwire-prompt>`.
     prompt: PromptSettings,
@@ -34,11 +34,11 @@ pub(crate) struct Config {
     topics: Vec<OfferedTopic>,
 }
 
-/// Time for which browsers may cache it: a new key reaches all of them within a minute.
+/// Lets browsers cache the response for a minute, so a new key reaches all pages within that time.
 const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 
-/// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew. A page
-/// of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
+/// Returns the data that a page needs to subscribe. A page whose subscription uses another VAPID key should subscribe again.
+/// Requests from an origin that the app does not allow get 403 `origin_not_allowed`, here and on all routes for browsers.
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions", security(()),
     responses((status = 200, body = Config)))]
 pub(crate) async fn show(

@@ -1,4 +1,5 @@
-//! `/v1/apps/{app}/guard`: what holds an app that sends far more than its size explains; `/v1/apps/{app}/guard/release` lets it go.
+//! `/v1/apps/{app}/guard`: the runaway guard, which holds an app that sends far more than its size explains.
+//! `/v1/apps/{app}/guard/release` releases the app.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -25,39 +26,40 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change, delete)).routes(routes!(release))
 }
 
-/// Guard against an app that sends far more than its size explains.
+/// Runaway guard of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GuardResponse {
-    /// Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
+    /// Deliveries allowed for each active subscription in a quarter of an hour. Null: the server's setting. 0: unlimited.
     factor: Option<i32>,
-    /// Deliveries beside those; null: as the server has it.
+    /// Deliveries allowed in addition to `factor`. Null: the server's setting.
     floor: Option<i64>,
-    /// Current result of both: more deliveries within a quarter of an hour hold the app. Null: unlimited.
+    /// Number of deliveries in a quarter of an hour above which the guard holds the app, computed from `factor` and `floor`.
+    /// Null: unlimited.
     limit: Option<u64>,
-    /// Deliveries within the last quarter of an hour, or since its last release, according to metrics over time.
+    /// Deliveries in the last quarter of an hour, or since the last release if that is shorter.
     sent: SentDeliveries,
-    /// Held tiers, until an operator releases the app. Their messages wait within their time to live.
+    /// Held tiers. Their messages wait until an operator releases the app or their time to live ends.
     held: Vec<Tier>,
-    /// Start of the hold.
+    /// Start of the hold. Null: not held.
     held_at: Option<DateTime<Utc>>,
 }
 
-/// Deliveries, as they are counted and held: one-time codes apart from all others.
+/// Delivery counts. One-time codes (transactional) are counted and held separately.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct SentDeliveries {
     /// Number of transactional deliveries.
     transactional: u64,
-    /// Promotional ones and those for engagement.
+    /// Number of promotional and engagement deliveries.
     other: u64,
 }
 
-/// Limits of the guard. Absent ones are those of the server.
+/// Limits of the guard. Absent limits are the server's settings.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GuardRequest {
-    /// Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
+    /// Deliveries allowed for each active subscription in a quarter of an hour, 0 to 1,000. 0: unlimited.
     factor: Option<i64>,
-    /// Deliveries beside those, 0 to 1,000,000,000.
+    /// Deliveries allowed in addition to `factor`, 0 to 1,000,000,000.
     floor: Option<i64>,
 }
 
@@ -95,7 +97,7 @@ async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardResponse>,
     }))
 }
 
-/// Shows what holds the app, and whether it does.
+/// Returns the limits of the guard and the current hold.
 #[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
@@ -104,8 +106,7 @@ pub(crate) async fn show(
     view(&state, server.app.id).await
 }
 
-/// Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
-/// released.
+/// Replaces the limits of the guard. Raising a limit requires an operator's key. A held app stays held until it is released.
 #[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", request_body = GuardRequest, responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
@@ -116,7 +117,7 @@ pub(crate) async fn change(
     view(&state, server.app.id).await
 }
 
-/// Resets the guard of the app to that of the server. Allowing for more than before takes an operator's key.
+/// Resets the guard to the server's settings. If that raises a limit, it requires an operator's key.
 #[utoipa::path(delete, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MayChangeSettings>,
@@ -139,8 +140,8 @@ async fn write(server: &Server<MayChangeSettings>, state: &ApiState, set: Set) -
     Ok(tx.commit().await?)
 }
 
-/// Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
-/// cancelled before. An app that is not held stays as it is.
+/// Releases a held app and resolves the alert. The count of deliveries starts at 0, and waiting deliveries are sent. Does
+/// nothing if the app is not held.
 #[utoipa::path(post, path = "/v1/apps/{app}/guard/release", tag = "Flow control",
     responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn release(

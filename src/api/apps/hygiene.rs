@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/lost-subscriptions`: which subscriptions an app lost.
+//! `/v1/apps/{app}/lost-subscriptions`: lost subscriptions by day.
 
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -24,17 +24,17 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
 const DAYS_DEFAULT: u16 = 30;
 const DAYS_MAX: u16 = 366;
 
-/// Time of the report.
+/// Period of the report.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HygieneQuery {
-    /// Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
+    /// Length of the period in days, which ends today: 1 to 366, by default 30. Subscriptions deleted by retention are not
     /// counted.
     days: Option<u16>,
 }
 
-/// Subscriptions that were lost on one day, of one push service and VAPID key.
+/// Subscriptions lost on one day, at one push service and under one VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SubscriptionLoss {
     /// The day, in UTC.
@@ -42,11 +42,11 @@ pub(crate) struct SubscriptionLoss {
     day: String,
     /// Push service of the subscriptions.
     gateway: Gateway,
-    /// The key that they were made with.
+    /// VAPID key that the subscriptions use.
     vapid_key_id: VapidKeyId,
     /// Subscriptions that the push service reported as gone.
     gone: i64,
-    /// Subscriptions that were refused too often and get no pushes any longer.
+    /// Subscriptions that were suspended because the push service refused too many pushes. They get no pushes.
     suspended: i64,
 }
 
@@ -62,12 +62,12 @@ impl From<LossRow> for SubscriptionLoss {
 pub(crate) struct LostSubscriptions {
     /// Start of the report: a midnight in UTC.
     since: DateTime<Utc>,
-    /// Losses, the latest day first. Days without losses are left out.
+    /// Losses, the latest day first. Days without losses are omitted.
     #[serde(flatten)]
     page: Page<SubscriptionLoss>,
 }
 
-/// Reports which subscriptions were lost, by day, push service and VAPID key.
+/// Reports lost subscriptions by day, push service and VAPID key.
 #[utoipa::path(get, path = "/v1/apps/{app}/lost-subscriptions", tag = "Subscriptions", responses((status = 200, body = LostSubscriptions)))]
 pub(crate) async fn report(
     server: Server<MayRead>,

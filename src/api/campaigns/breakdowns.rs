@@ -18,7 +18,7 @@ const LOCALES_MAX: usize = 200;
 pub(crate) struct CampaignLocaleReports {
     /// Locale of the browsers. Null: not reported.
     locale: Option<String>,
-    /// Taken by push services.
+    /// Deliveries accepted by push services.
     accepted: i64,
     /// Number of displays.
     displayed: i64,
@@ -33,13 +33,13 @@ pub(crate) struct CampaignGatewayReports {
     gateway: Gateway,
     /// Number of accepted deliveries.
     accepted: i64,
-    /// Reported as displayed; null: its browsers do not report.
+    /// Deliveries reported as displayed. Null: browsers of this push service send no receipts.
     displayed: Option<i64>,
-    /// Reported as clicked; null: its browsers do not report.
+    /// Deliveries reported as clicked. Null: browsers of this push service send no receipts.
     clicked: Option<i64>,
 }
 
-/// Returns the results of a campaign by language, at most 200, those with the most deliveries first.
+/// Returns the results of a campaign by language, at most 200 languages. Those with the most deliveries come first.
 pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<Page<CampaignLocaleReports>, Problem> {
     let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
     let view = |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleReports {

@@ -19,18 +19,18 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change, delete))
 }
 
-/// Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
-/// lasts that long.
+/// Times at which promotional and engagement deliveries may be sent. At other times they wait, unless their time to live ends
+/// before the next allowed time: then they expire. Transactional deliveries are sent at any time.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CalendarSettings {
-    /// The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
+    /// IANA time zone of the app. It applies to `off_peak`, and to recipients whose own zone is unknown.
     #[schema(example = "Europe/Berlin")]
     timezone: String,
-    /// Hours of the recipient's zone in which promotional and engagement deliveries wait. Null: none.
+    /// Hours in the recipient's time zone during which promotional and engagement deliveries wait. Null: none.
     #[serde(default)]
     quiet_hours: Option<Hours>,
-    /// Windows of the app's zone for engagement deliveries, at most 50. Empty: at any time.
+    /// Windows in the app's time zone during which engagement deliveries are sent, at most 50. Empty: at any time.
     #[serde(default)]
     #[schema(value_type = Vec<WrittenWindow>)]
     off_peak: Vec<Window>,
@@ -51,7 +51,7 @@ pub(crate) async fn show(
     Ok(axum::Json(calendars::read(&state.pool, server.app.id).await?.into()))
 }
 
-/// Replaces the app's calendar. It holds within a minute, also for what is under way.
+/// Replaces the app's calendar. It applies within a minute, also to deliveries in progress.
 #[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", request_body = CalendarSettings, responses((status = 200, body = CalendarSettings)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,

@@ -22,45 +22,45 @@ use bellwire_store::queue::calendars;
 use bellwire_store::queue::sending::{self, Audience as SentTo};
 use bellwire_vault::Vault;
 
-/// Messages that are shown, and estimated: each takes a sample of the audience.
+/// Maximum messages in the response. Each estimate reads a sample of the audience.
 const MESSAGES_MAX: usize = 100;
 const LATER_RUNS: usize = 5;
 
-/// Effect of a campaign if it were started now.
+/// Result of a dry run, as if the campaign were started now.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignDryRun {
-    /// Start of its next run. Null: never, or some time after a run of the campaign that it follows. The messages are then shown
-    /// as of now.
+    /// Start of the next run. Null: the campaign has no further run, or follows another campaign that has not run. Messages are
+    /// then shown as of now.
     begins_at: Option<DateTime<Utc>>,
-    /// Starts of the next five runs after that, if it recurs.
+    /// Starts of the five runs after that, for a recurring campaign.
     later_runs: Vec<DateTime<Utc>>,
-    /// The messages that the run ends in, by time, the first 100.
+    /// First 100 messages of the run, in order of time.
     messages: Vec<CampaignDryRunMessage>,
     /// Number of further messages.
     more_messages: usize,
-    /// Faults that prevent its start or leave messages out, by member of the plan.
+    /// Faults that prevent the start or omit messages, by member of the plan.
     refused: Vec<FieldError>,
 }
 
-/// A message of a campaign that would be made.
+/// A message that the campaign would create.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignDryRunMessage {
-    /// Time of the message.
+    /// Time at which the message is due.
     due_at: DateTime<Utc>,
-    /// Name of the variant. Null: the winner of the test.
+    /// Name of the variant. Null: the winner of the A/B test.
     variant: Option<String>,
-    /// The share of the audience that may get it.
+    /// Share of the audience that may get the message, 0 to 1.
     share: f64,
-    /// Index of its hour among the 24 hours from the run's start, from 0, with own hours. Null: without own hours.
+    /// Hour after the run's start, 0 to 23, for a campaign at each recipient's own hour. Null: other campaigns.
     own_hour: Option<u8>,
-    /// Deliveries to make, as counted now or estimated from a sample.
+    /// Number of deliveries, counted now or estimated from a sample.
     audience_estimate: i64,
-    /// Margin of the estimate, in 95 of 100 cases. 0 if counted.
+    /// Margin of error of the estimate, plus or minus, at 95 % confidence. 0: counted exactly.
     audience_margin: i64,
 }
 
-/// Returns the effect of a campaign if it were started now: its times, and the reach of each message. Nothing is sent. It counts
-/// as a search, of which a few run at a time: 503 (`searches_busy`).
+/// Returns the schedule and the reach of each message as if the campaign were started now. Nothing is sent. If too many
+/// searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/dry-run", tag = "Campaigns",
     responses((status = 200, body = CampaignDryRun)))]
 pub(crate) async fn dry_run(
@@ -98,7 +98,7 @@ fn fault(pointer: &str, detail: &str) -> FieldError {
     FieldError { pointer: Some(pointer.to_owned()), parameter: None, header: None, detail: detail.to_owned() }
 }
 
-/// Returns the start of the next run, and those after it.
+/// Returns the start of the next run, and the starts of the following ones.
 fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
     let is_in_time = |at: &Timestamp| plan.expires_at.is_none_or(|end| *at < end);
     match &plan.when {
@@ -113,7 +113,7 @@ fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
     }
 }
 
-/// The messages of a run that begins then, by time, and of each whether it is of the variant that wins.
+/// Returns the messages of a run that begins at this time, in order of time. The boolean marks messages of the winning variant.
 fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(CampaignPart, bool)> {
     let mut all: Vec<_> = parts::of_run(plan, begins_at, home).into_iter().map(|part| (part, false)).collect();
     if let Some(test) = plan.test.filter(|test| u32::from(plan.holdout) + u32::from(test.share) < u32::from(WHOLE)) {
@@ -126,7 +126,7 @@ fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(CampaignPart
     all
 }
 
-/// Returns the reach of a message, and its margin. `None`: its topic is gone, and it would be left out.
+/// Returns the estimated deliveries of a message, and their margin. `None`: its topic was deleted, so the message is omitted.
 async fn estimate(
     conn: &mut PgConnection,
     (vault, app): (&Vault, AppId),

@@ -10,9 +10,9 @@ use bellwire_rules::campaign::state::CampaignState;
 use bellwire_store::keys::apps::App;
 use bellwire_vault::PLAN;
 
-/// Returns the plan of a campaign in the form that another server imports. `None`: it is not exported. Drafts and recurring
-/// campaigns are exported. A started single campaign is completed by this server, and a follow-up of a campaign that stays here
-/// has nothing to follow elsewhere.
+/// Returns the plan of a campaign as another server imports it. `None`: the campaign is not exported. Drafts and recurring
+/// campaigns are exported. A started one-time campaign is finished by this server, and a follow-up needs the campaign that it
+/// follows.
 pub(in crate::api) async fn plan_for_export(
     state: &ApiState,
     app: &App,

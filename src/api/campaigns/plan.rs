@@ -1,4 +1,4 @@
-//! Plan of a campaign as its author writes it, and its checks. Its messages are checked by the code for messages.
+//! Plan of a campaign as its author writes it, and its validation. The code for messages validates its messages.
 
 use std::collections::HashSet;
 
@@ -30,15 +30,15 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::queue::sending::Audience as SentTo;
 use bellwire_vault::CONTENT;
 
-/// Maximum time ahead of a campaign's schedule and expiry.
+/// Maximum time between now and a campaign's schedule or expiry.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
 pub(super) const SLUG_RULE: &str =
     "must be 1 to 64 lower-case letters, digits or `-`, and begin with a letter or digit";
 const NAME_RULE: &str = "must be 1 to 200 characters without control characters";
 const SHARE_RULE: &str = "must be a share of the audience from 0 to 0.5";
-/// Longest span of a pace, a test or a follow-up, in seconds: four weeks.
+/// Maximum duration of pacing, a test or a follow-up, in seconds: four weeks.
 const SPAN_MAX_S: i64 = 2_419_200;
-/// Members of a message that a campaign has its own for.
+/// Members of a message that a campaign replaces by its own, with the name of the replacement.
 const NOT_FOR_CAMPAIGNS: [(&str, &str); 4] = [
     ("send_at", "is not for campaigns: use `schedule`"),
     ("timezone", "is not for campaigns: use `schedule`"),
@@ -53,34 +53,34 @@ pub(crate) struct CampaignPlan {
     /// Name in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`.
     #[schema(min_length = 1, max_length = 64)]
     pub slug: String,
-    /// Name for people, 1 to 200 characters. By default the slug.
+    /// Display name, 1 to 200 characters. By default the slug.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub name: Option<String>,
-    /// The message, as it would be sent alone, to a topic or to all.
+    /// Message to send, in the form of `POST …/messages`, to a topic or to all subscribers.
     #[schema(value_type = MessageRequest)]
     message: Value,
     /// Variants of the content for shares of the audience, at most 10.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10)]
     variants: Vec<VariantBody>,
-    /// Schedule. By default at its start.
+    /// Schedule. By default the campaign is sent when it is started.
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<ScheduleBody>,
-    /// Nothing of it goes out from then on.
+    /// Time after which nothing is sent.
     #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     expires_at: Option<DateTime<Utc>>,
-    /// Pace of each of its messages. By default unlimited.
+    /// Send rate of each message. By default unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pace: Option<PaceBody>,
-    /// Try the variants on a share of the audience first; the rest gets what did best.
+    /// A/B test: send the variants to a share of the audience first. The rest gets the variant with the best results.
     #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<TestBody>,
-    /// The share of the audience that gets nothing, so that the effect can be measured: 0 to 0.5.
+    /// Share of the audience that gets nothing, as a control group: 0 to 0.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 0.5)]
     holdout: Option<f64>,
-    /// Follow another campaign up.
+    /// Campaign that this one follows up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follows: Option<FollowBody>,
 }
@@ -97,66 +97,65 @@ pub(crate) struct VariantBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u16>,
-    /// Hour of this variant, if it differs from `schedule`.
+    /// Time of day for this variant, if it differs from `schedule`.
     #[serde(skip_serializing_if = "Option::is_none")]
     hour: Option<Hour>,
-    /// Members of the message that are otherwise, such as `content`.
+    /// Members of the message that differ in this variant, such as `content`.
     #[schema(value_type = Object)]
     message: Map<String, Value>,
 }
 
 named! {
-    /// Hour of the day at which each recipient gets a campaign.
+    /// Time of day at which each recipient gets a campaign.
     #[schema(as = CampaignHour)]
     pub(crate) enum Hour {
         Campaign = "campaign",
-        /// The hour at which the recipient clicks most, within the 24 hours from the due time. With too little data, the due
-        /// time.
+        /// Hour at which the recipient clicks most, within 24 hours from the due time. With too little data, the due time.
         Best = "best",
     }
 }
 
-/// Schedule of a campaign: `at` for once, or `cron` for recurring.
+/// Schedule of a campaign: once (`at`) or recurring (`cron`).
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignSchedule)]
 pub(crate) struct ScheduleBody {
-    /// RFC 3339 with an offset, or a local time beside `timezone`.
+    /// RFC 3339 time with an offset, or a local time together with `timezone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 40)]
     at: Option<String>,
-    /// A cron expression of five fields, beside `timezone`, with at least five minutes between runs.
+    /// Cron expression of five fields, in `timezone`, with at least five minutes between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     cron: Option<String>,
-    /// An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient.
+    /// IANA time zone. With `at`, also `recipient`: the time zone of each recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
     timezone: Option<String>,
-    /// With `recipient`: rule for recipients whose time has passed at the start. By default `tomorrow`.
+    /// With `recipient`: when to send to recipients whose local time is already past at the start. By default `tomorrow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     past: Option<Past>,
-    /// Hour of each recipient. By default `campaign`. `best` cannot be combined with `recipient`.
+    /// Time of day of each recipient. By default `campaign`: the scheduled time. `best` cannot be combined with `recipient`.
     #[serde(skip_serializing_if = "Option::is_none")]
     hour: Option<Hour>,
 }
 
-/// Pace of a campaign's message: exactly one of these members.
+/// Send rate of a campaign's message: exactly one of these members.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignPace)]
 pub(crate) struct PaceBody {
-    /// So many recipients a minute, 1 to 1,000,000.
+    /// Recipients per minute, 1 to 1,000,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     per_minute: Option<u32>,
-    /// Evenly within so many seconds, 60 to 2,419,200, by the audience as it is counted then.
+    /// Seconds over which deliveries are spread evenly, 60 to 2,419,200. The audience is counted when sending starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 60, maximum = 2_419_200)]
     spread_over: Option<u32>,
 }
 
-/// A test of variants.
+/// A/B test of variants.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignTest)]
@@ -164,14 +163,14 @@ pub(crate) struct TestBody {
     /// Share of the audience: above 0, up to 0.5.
     #[schema(minimum = 0, maximum = 0.5)]
     share: f64,
-    /// Time for which clicks are counted before the decision, in seconds: 60 to 2,419,200.
+    /// Seconds for which clicks are counted before the winner is chosen: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
-    /// Required probability that the winner is better than each other variant: 0.8 to 0.999. By default 0.95.
+    /// Required probability that the winner is better than every other variant: 0.8 to 0.999. By default 0.95.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0.8, maximum = 0.999)]
     confidence: Option<f64>,
-    /// Content for the rest without a winner: the `first` variant, or none (`stop`). By default `first`.
+    /// What the rest of the audience gets if no variant wins: the `first` variant, or nothing (`stop`). By default `first`.
     #[serde(skip_serializing_if = "Option::is_none")]
     otherwise: Option<Otherwise>,
 }
@@ -181,17 +180,17 @@ pub(crate) struct TestBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignFollow)]
 pub(crate) struct FollowBody {
-    /// The campaign that is followed up: its id or slug.
+    /// Id or slug of the campaign to follow up.
     #[schema(max_length = 64)]
     pub campaign: String,
-    /// Missing reaction of its recipients.
+    /// Event that a recipient of that campaign lacks to get this one.
     did_not: FollowCondition,
     /// Seconds after the start of the other campaign's last run: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
 }
 
-/// Sealed parts of a campaign.
+/// Parts of a campaign's plan that are stored encrypted.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct StoredPlan {
     pub given: CampaignPlan,
@@ -203,7 +202,7 @@ impl CampaignPlan {
         self.name.as_deref().unwrap_or(&self.slug)
     }
 
-    /// Checks all members except those that only the database can check. `followed` is the campaign that it follows up.
+    /// Checks all members that need no database. `followed` is the campaign to follow up.
     pub(super) async fn check(
         &self,
         state: &ApiState,
@@ -287,7 +286,8 @@ impl CampaignPlan {
         }
     }
 
-    /// Own hours are by the recipients' clocks already, and tests compare what goes out at one time.
+    /// Refuses `hour` together with `recipient` time zones or a test: each recipient's own hour is local already, and a test
+    /// compares messages sent at the same time.
     fn check_hours(&self, faults: &mut Faults) {
         let by_recipient = self.schedule.as_ref().is_some_and(ScheduleBody::is_by_recipient);
         let own = self.schedule.as_ref().and_then(|schedule| schedule.hour);
@@ -304,13 +304,14 @@ impl CampaignPlan {
         }
     }
 
-    /// Whether a variant, or the campaign if it has none, is sent at each person's own hour.
+    /// Whether a variant is sent at each recipient's own hour. `None` means a campaign without variants.
     fn is_at_own_hour(&self, variant: Option<&VariantBody>) -> bool {
         let of_campaign = self.schedule.as_ref().and_then(|schedule| schedule.hour);
         variant.and_then(|variant| variant.hour).or(of_campaign) == Some(Hour::Best)
     }
 
-    /// Returns its messages, each checked as if sent now, without those that have faults.
+    /// Returns the messages of the plan, each checked as if sent now. Messages with faults are omitted and reported in
+    /// `faults`.
     async fn bodies(&self, state: &ApiState, app: &App, faults: &mut Faults) -> Result<Vec<CampaignVariant>, Problem> {
         let Value::Object(message) = &self.message else {
             faults.refuse("/message", "must be an object");
@@ -335,7 +336,7 @@ impl CampaignPlan {
         Ok(variants)
     }
 
-    /// The message of a variant, by its name or the first, to other recipients; for a test.
+    /// Returns the message of a variant (by name, or the first one) to other recipients, for a test send.
     pub(super) fn message_to(&self, to: Value, variant: Option<&str>) -> Option<MessageRequest> {
         let mut message = self.message.as_object()?.clone();
         let chosen = match variant {
@@ -351,7 +352,8 @@ impl CampaignPlan {
 }
 
 impl VariantBody {
-    /// Returns the message with the members of this variant. A variant may replace one form of content by another.
+    /// Returns the message with this variant's members in place of its own. If the variant has another form of content, it
+    /// replaces the form of the message.
     fn over(&self, mut message: Map<String, Value>) -> Map<String, Value> {
         if ["content", "payload", "template"].iter().any(|member| self.message.contains_key(*member)) {
             for member in ["content", "compact", "payload", "envelope", "template"] {
@@ -363,7 +365,7 @@ impl VariantBody {
     }
 }
 
-/// Checks one message of a campaign. Its content is taken out of its seal again, since it is sealed with the plan.
+/// Checks one message of a campaign. Its content is decrypted again, because it is encrypted with the whole plan.
 async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App) -> Result<PlannedMessage, Problem> {
     let octets = serde_json::to_vec(&message).map_err(|_| Problem::internal())?;
     let (mut body, mut faults) = draft::<MessageRequest>(&octets.into())?;
@@ -406,7 +408,7 @@ impl ScheduleBody {
         self.timezone.as_deref() == Some(BY_RECIPIENT)
     }
 
-    /// Returns its schedule. The error names the wrong member, and the fault.
+    /// Returns the checked schedule. The error is the wrong member and its fault.
     fn check(&self, now: Timestamp) -> Result<When, (&'static str, String)> {
         if self.past.is_some() && !self.is_by_recipient() {
             return Err(("/past", "is for the timezone `recipient` only".into()));
@@ -479,7 +481,7 @@ fn is_span(seconds: i64) -> bool {
     (60..=SPAN_MAX_S).contains(&seconds)
 }
 
-/// A share in ten-thousandths. None: it is none, or more than half.
+/// Converts a share to ten-thousandths. `None`: not above 0, or more than half.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 5,000")]
 fn share(of_one: f64) -> Option<u16> {
     (0.0..=0.5).contains(&of_one).then(|| (of_one * f64::from(WHOLE)).round() as u16)

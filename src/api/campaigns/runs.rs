@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/campaigns/{campaign}/runs`: how each run of a campaign went, and whether it went better than the one before.
+//! `/v1/apps/{app}/campaigns/{campaign}/runs`: figures of each run of a campaign, compared with the previous run.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -40,49 +40,49 @@ impl PathParam for RunNumber {
     const NAME: &'static str = "run";
 }
 
-/// A run of a campaign, and how it went. When retention has deleted its messages, all of its figures are 0.
+/// Figures of one run. When retention has deleted its messages, all figures are 0.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignRunFigures {
     /// Number of the run, from 1.
     run: i32,
-    /// The time that it is for.
+    /// Scheduled time of the run.
     at: DateTime<Utc>,
-    /// Time of its test's decision. Null: no test, or decided.
+    /// Time at which the winner of the A/B test is chosen. Null: no test, or already chosen.
     decide_at: Option<DateTime<Utc>>,
-    /// The variant that won; null: none has.
+    /// Name of the winning variant. Null: no winner.
     winner: Option<String>,
-    /// Probability at the decision that the best variant is better than each of the others. Null: not decided.
+    /// Probability, when the winner was chosen, that the best variant is better than every other. Null: not chosen.
     confidence: Option<f64>,
-    /// Messages that were made and are kept still.
+    /// Messages created and still stored.
     messages: i64,
-    /// Messages that are still to be made.
+    /// Messages that are not created yet.
     messages_to_make: i64,
     /// Results of this run's deliveries.
     total: CampaignCounts,
-    /// Receipts of this run, over all variants. Null: its pushes request no receipts, so they are unknown.
+    /// Receipts of this run, over all variants. Null: its pushes request no receipts.
     reports: Option<CampaignReports>,
-    /// Of its variants, in their order.
+    /// Results by variant, in the order of the plan.
     variants: Vec<CampaignVariantResponse>,
-    /// Comparison with the previous run. Null: it is the first, or no messages of the previous one are stored.
+    /// Comparison with the previous run. Null: this is the first run, or messages of the previous run are no longer stored.
     before: Option<CampaignRunChange>,
 }
 
 /// Comparison of a run with the previous one.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignRunChange {
-    /// The number of the one before.
+    /// Number of the previous run.
     run: i32,
-    /// Difference in targeted deliveries. Negative: fewer.
+    /// Difference in targeted deliveries from the previous run. Negative: fewer.
     targeted: i64,
-    /// Difference in accepted deliveries.
+    /// Difference in accepted deliveries from the previous run.
     accepted: i64,
-    /// By how much its click rate is higher; null: one of the two is not known.
+    /// Difference in click rate from the previous run, 0.01 for one percentage point. Null: one of the rates is unknown.
     click_rate: Option<f64>,
-    /// Probability that its click rate is really higher. Null: one of the two rates is unknown.
+    /// Probability that the click rate is truly higher than that of the previous run. Null: one of the rates is unknown.
     higher: Option<f64>,
 }
 
-/// Lists the runs of a campaign, the latest first, with the figures of each.
+/// Lists the runs of a campaign with their figures, the latest run first.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignRunFigures>)))]
 pub(crate) async fn list_runs(
@@ -100,7 +100,7 @@ pub(crate) async fn list_runs(
     Ok(cut.page(rows, |row| key_of(row.run), |row| figures.view(&plan, row)).answer(&uri))
 }
 
-/// Shows a run of a campaign with its figures.
+/// Returns a run of a campaign with its figures.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs/{run}", tag = "Campaigns",
     responses((status = 200, body = CampaignRunFigures)))]
 pub(crate) async fn show_run(
@@ -117,17 +117,17 @@ pub(crate) async fn show_run(
     Ok(axum::Json(figures.view(&plan, found)))
 }
 
-/// Counts of some runs and of those before them.
+/// Counts of the listed runs and of the run before each.
 struct Figures {
     messages: Vec<RunMessages>,
     outcomes: Vec<Outcomes>,
     reports: Vec<Reports>,
 }
 
-/// Sums of a run over its variants.
+/// Sums of one run over its variants.
 struct Sum {
     total: CampaignCounts,
-    /// Of the variants whose pushes carry receipts; none: there is no such variant.
+    /// Receipts of the variants whose pushes request receipts. `None`: no variant does.
     reports: Option<(CampaignReports, VariantCount)>,
 }
 
@@ -192,7 +192,7 @@ impl Figures {
     }
 }
 
-/// Returns the comparison of a run with the previous one, of that number.
+/// Compares run number `run` with the previous one.
 fn change(run: i32, this: &Sum, before: &Sum) -> CampaignRunChange {
     let counts = this.reports.as_ref().zip(before.reports.as_ref()).map(|((_, this), (_, before))| (*this, *before));
     let known = counts.filter(|(this, before)| this.accepted > 0 && before.accepted > 0);

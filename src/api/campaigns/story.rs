@@ -1,4 +1,4 @@
-//! Part of a message in its campaign, for [`explain`](bellwire_rules::explain): its zones and its follow-up condition.
+//! Position of a message in its campaign (time zones and follow-up condition), for [`explain`](bellwire_rules::explain).
 
 use super::super::ApiState;
 use super::super::http::problem::Problem;
@@ -12,8 +12,8 @@ use bellwire_store::campaigns::runs;
 use bellwire_store::keys::apps::App;
 use bellwire_store::outcomes::stories;
 
-/// Returns the part of a message in its campaign, for a subscription in that zone. `None`: it belongs to no campaign, or the
-/// campaign was deleted.
+/// Returns the position of a message in its campaign, for a subscription in the given zone. `None`: the message belongs to no
+/// campaign, or the campaign was deleted.
 pub(in crate::api) async fn part_of(
     state: &ApiState,
     app: &App,

@@ -20,7 +20,7 @@ use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult}
 use bellwire_store::campaigns::{CampaignRow, transitions};
 use bellwire_store::keys::audit::{AuditAction, AuditEntry};
 
-/// Starts a campaign: it goes out when it is due. 409 if its time has passed.
+/// Starts a campaign: its messages are sent when they are due. 409 if the scheduled time has passed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn start(
@@ -40,7 +40,7 @@ pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
     matches!(plan.when, When::At(at) if at < now - LATE_MAX) || plan.has_expired(now)
 }
 
-/// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.
+/// Pauses a campaign: no push starts later than a second after the response. The times to live of its messages keep running.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn pause(
@@ -52,8 +52,8 @@ pub(crate) async fn pause(
     steer(&server, &state, row, CampaignOrder::Pause).await
 }
 
-/// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
-/// by as long as it was paused. One that has expired cannot be resumed.
+/// Resumes a paused campaign. Messages that became due during the pause are sent now; of a recurring campaign, only the latest
+/// run. A/B tests are extended by the length of the pause. An expired campaign cannot be resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn resume(
@@ -71,7 +71,7 @@ pub(crate) async fn resume(
     steer(&server, &state, row, CampaignOrder::Resume).await
 }
 
-/// Cancels a campaign for good: no push of it starts later than a second after the answer.
+/// Cancels a campaign permanently: no push starts later than a second after the response.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn cancel(
@@ -113,8 +113,8 @@ async fn steer<S>(
     view(state, app, &row).await
 }
 
-/// Commits an order with its entry in the audit log, and changes the campaign's messages. `None`: the order was given before, but
-/// its caller may not have changed all messages yet.
+/// Commits a transition with its audit entry, and changes the campaign's messages. `None`: a previous call committed the
+/// transition, but may not have changed all messages.
 async fn carry_out(
     state: ApiState,
     id: CampaignId,

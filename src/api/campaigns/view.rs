@@ -1,4 +1,4 @@
-//! Representation of a campaign: its state and progress. Unknown values are null, and shares state their base.
+//! JSON form of a campaign: its state and progress. Unknown values are null, and each share states its denominator.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,26 +29,26 @@ pub(crate) struct CampaignResponse {
     id: CampaignId,
     /// Name of the campaign in URLs.
     slug: String,
-    /// Name of the campaign for people.
+    /// Display name of the campaign.
     name: String,
     /// Tier of its messages.
     tier: Tier,
     /// State of the campaign.
     state: CampaignState,
-    /// Time of its next step. Null: none by itself.
+    /// Time of the next automatic step. Null: none is planned.
     next_at: Option<DateTime<Utc>>,
-    /// Number of runs that have begun: more than one if it recurs.
+    /// Number of runs that have begun. Above 1 only for recurring campaigns.
     runs: i32,
     /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Time of the last change or order.
+    /// Time of the last change of the plan or the state.
     changed_at: DateTime<Utc>,
-    /// Time of the start.
+    /// Time of the start. Null: a draft.
     started_at: Option<DateTime<Utc>>,
     /// Progress. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<CampaignProgress>,
-    /// Progress in lists, of campaigns with deliveries.
+    /// Progress in lists. Null for campaigns without deliveries.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<CampaignStanding>,
     /// Links to related resources.
@@ -61,7 +61,7 @@ pub(crate) struct CampaignLinks {
     /// Path of the campaign.
     #[serde(rename = "self")]
     this: String,
-    /// Path of its author's plan.
+    /// Path of the plan as written.
     plan: String,
     /// Path of the results of each run.
     runs: String,
@@ -82,84 +82,85 @@ pub(crate) struct CampaignLinks {
 /// Progress of a campaign over all runs.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct CampaignProgress {
-    /// Messages that were made.
+    /// Messages created so far.
     messages: i64,
-    /// Messages that are still to be made, of runs that have begun.
+    /// Messages not created yet, of runs that have begun.
     messages_to_make: i64,
-    /// Deliveries that the messages were estimated to come to, before filters.
+    /// Estimated number of deliveries of the messages, before filters.
     audience_estimate: i64,
-    /// Whether all recipients of the messages that were made have been found.
+    /// Whether fan-out of all created messages is complete.
     expanded: bool,
-    /// Results of all deliveries of all runs: the sum. `runs` has those of each run.
+    /// Results of all deliveries, summed over all runs. `runs` has the results of each run.
     total: CampaignCounts,
-    /// Deliveries that ended in a second, over the last minute or two; of a younger message since it began. Null if none did, or if its
-    /// messages are too small to be charted.
+    /// Deliveries that ended per second, averaged over the last one or two minutes, or since the message began if that is
+    /// shorter. Null if none ended, or if the messages are too small for charts.
     rate_per_second: Option<f64>,
-    /// Expected end of the last delivery at that rate. Null if unknown, while it is paused, and while `held` is not empty.
+    /// Expected time of the last ending at this rate. Null if unknown, while the campaign is paused, and while `held` is not
+    /// empty.
     eta: Option<DateTime<Utc>>,
-    /// Push services at which deliveries wait, those that are held longest first. It does not end before they are released.
+    /// Push services with held deliveries, the longest hold first. The campaign cannot end before these holds do.
     held: Vec<CampaignHold>,
-    /// Of its variants, in their order, all runs together.
+    /// Results by variant, in the order of the plan, summed over all runs.
     pub(super) variants: Vec<CampaignVariantResponse>,
-    /// By push service, all runs together.
+    /// Results by push service, summed over all runs.
     gateways: Vec<CampaignGatewayHealth>,
-    /// The share of the audience that gets nothing.
+    /// Share of the audience that gets nothing.
     holdout: f64,
-    /// Last 50 runs, the latest first. `links.runs` leads to all of them, with their figures.
+    /// Last 50 runs, the latest first. `links.runs` lists all runs with their figures.
     runs: Vec<CampaignRunResponse>,
 }
 
-/// A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard.
+/// A push service with held deliveries. The cause is a hold or open breaker of a lane, a paused flow, or the runaway guard.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignHold {
     /// Name of the push service.
     gateway: Gateway,
-    /// Time the longest hold ends; null: until an operator or the app resumes it.
+    /// Time at which the longest hold ends. Null: it ends when an operator or the app resumes sending.
     until: Option<DateTime<Utc>>,
 }
 
 /// Progress of a campaign over all runs, in a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignStanding {
-    /// Messages that are still to be made, of runs that have begun.
+    /// Messages not created yet, of runs that have begun.
     messages_to_make: i64,
-    /// Deliveries that the messages were estimated to come to, before filters.
+    /// Estimated number of deliveries of the messages, before filters.
     audience_estimate: i64,
-    /// Whether all recipients of the messages that were made have been found.
+    /// Whether fan-out of all created messages is complete.
     expanded: bool,
     /// Results of all deliveries.
     total: CampaignCounts,
 }
 
-/// Results of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`.
+/// Delivery counts: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`.
 #[derive(Debug, Default, Clone, Copy, Serialize, ToSchema)]
 pub(crate) struct CampaignCounts {
-    /// Deliveries that there are so far.
+    /// Deliveries created so far.
     pub(super) targeted: i64,
-    /// Of these, those that have not ended.
+    /// Deliveries that have not ended.
     waiting: i64,
-    /// Accepted by a push service, which does not prove that a person saw them.
+    /// Deliveries accepted by a push service. That does not prove that the notification was displayed.
     pub(super) accepted: i64,
     /// Deliveries whose subscription no longer exists.
     gone: i64,
     /// Deliveries whose time to live ended first.
     expired: i64,
-    /// Deliveries that failed for good.
+    /// Deliveries that failed permanently.
     dead: i64,
-    /// Cancelled, or their subscriber unsubscribed.
+    /// Deliveries cancelled, or ended because the subscriber unsubscribed.
     cancelled: i64,
-    /// Held back by a frequency cap.
+    /// Deliveries suppressed by a frequency cap.
     capped: i64,
-    /// Left out by a sunset rule: not targeted, so no part of that sum.
+    /// Recipients excluded by a sunset rule. They are not part of `targeted`.
     sunset: i64,
 }
 
-/// A variant, and how it goes.
+/// A variant and its results.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignVariantResponse {
     /// Name of the variant.
     name: String,
-    /// Weight of the variant.
+    /// Weight of the variant relative to the others.
     weight: u16,
     /// Results of its deliveries.
     counts: CampaignCounts,
@@ -167,13 +168,13 @@ pub(crate) struct CampaignVariantResponse {
     reports: Option<CampaignReports>,
 }
 
-/// Receipts of accepted deliveries: lower bounds.
+/// Receipts of accepted deliveries. All counts are lower bounds, because receipts can get lost.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignReports {
-    /// Accepted deliveries that can have receipts: all except those at push services whose browsers display pushes by themselves,
-    /// without a report.
+    /// Accepted deliveries that can have receipts. Excluded are push services whose browsers display pushes without running the
+    /// service worker.
     may_report: i64,
-    /// Number of those with at least one receipt.
+    /// Deliveries with at least one receipt.
     acknowledged: i64,
     /// Number of displays.
     displayed: i64,
@@ -181,22 +182,22 @@ pub(crate) struct CampaignReports {
     clicked: i64,
     /// Number of closes.
     closed: i64,
-    /// `clicked` of `accepted`; null: none was accepted.
+    /// `clicked` divided by `accepted`. Null: none was accepted.
     click_rate: Option<f64>,
-    /// The bounds between which the rate of all lies with a probability of 95 %; null: none was accepted.
+    /// Lower bound of the 95 % confidence interval of the click rate. Null: none was accepted.
     click_rate_from: Option<f64>,
-    /// Upper bound of the interval.
+    /// Upper bound of the 95 % confidence interval of the click rate. Null: none was accepted.
     click_rate_to: Option<f64>,
 }
 
-/// A push service, and what became of the deliveries by way of it.
+/// A push service and the results of deliveries through it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignGatewayHealth {
     /// Name of the push service.
     gateway: Gateway,
     /// Results of its deliveries.
     counts: CampaignCounts,
-    /// Whether its browsers report what became of a push: if not, displays and clicks there are unknown.
+    /// Whether browsers of this push service send receipts. If not, displays and clicks are unknown.
     reports: bool,
 }
 
@@ -205,18 +206,18 @@ pub(crate) struct CampaignGatewayHealth {
 pub(crate) struct CampaignRunResponse {
     /// Number of the run, from 1.
     run: i32,
-    /// The time that it is for.
+    /// Scheduled time of the run.
     at: DateTime<Utc>,
-    /// Time of its test's decision. Null: no test, or decided.
+    /// Time at which the winner of the A/B test is chosen. Null: no test, or already chosen.
     decide_at: Option<DateTime<Utc>>,
-    /// The variant that won; null: none has.
+    /// Name of the winning variant. Null: no winner.
     winner: Option<String>,
-    /// Probability at the decision that the best variant is better than each of the others. Null: not decided.
+    /// Probability, when the winner was chosen, that the best variant is better than every other. Null: not chosen.
     confidence: Option<f64>,
 }
 
 impl CampaignResponse {
-    /// Shows a row, without how it goes.
+    /// Converts a row, without progress.
     pub(super) fn new(app: &App, row: &CampaignRow) -> Self {
         let this = format!("/v1/apps/{}/campaigns/{}", app.slug, row.id);
         let to = |what: &str| format!("{this}/{what}");
@@ -247,12 +248,12 @@ impl CampaignResponse {
         }
     }
 
-    /// The same with how it goes.
+    /// Adds the progress.
     pub(super) fn with(self, progress: CampaignProgress) -> Self {
         Self { progress: Some(progress), ..self }
     }
 
-    /// The same in a list.
+    /// Adds the short progress of lists.
     pub(super) fn standing(self, standing: Option<CampaignStanding>) -> Self {
         Self { standing, ..self }
     }
@@ -272,7 +273,7 @@ impl From<ListedProgress> for CampaignStanding {
     }
 }
 
-/// Returns the progress of those of these campaigns that have begun.
+/// Returns the progress of those campaigns that have begun.
 pub(super) async fn standings(
     pool: &PgPool,
     rows: &[CampaignRow],
@@ -283,7 +284,7 @@ pub(super) async fn standings(
 }
 
 impl CampaignCounts {
-    /// Adds what became of some deliveries.
+    /// Adds outcomes of deliveries to these counts.
     pub(super) fn add(&mut self, it: &Outcomes) {
         let ended = it.accepted + it.gone + it.expired + it.dead + it.cancelled + it.capped;
         self.targeted += it.targeted;
@@ -298,8 +299,8 @@ impl CampaignCounts {
     }
 }
 
-/// Whether browsers behind a push service report what became of what they show. Safari shows declarative pushes by itself, and
-/// wakes no worker.
+/// Whether browsers of a push service send receipts. Safari displays declarative pushes without running the service worker, so
+/// it sends none.
 pub(super) fn reports_from(gateway: Gateway) -> bool {
     gateway != Gateway::Apple
 }
@@ -322,15 +323,15 @@ pub(super) async fn progress(
     Ok(summary(plan, &outcomes, &reports, reach, speed, runs, now))
 }
 
-/// Rate of a campaign, and its obstacles.
+/// Delivery rate of a campaign, and the holds that stop it.
 struct Speed {
-    /// Deliveries that end in a second.
+    /// Deliveries that end per second.
     rate: Option<f64>,
     is_paused: bool,
     held: Vec<HeldRow>,
 }
 
-/// Deliveries that end in a second, each message's counted since a minute began, or since the message did if it is younger.
+/// Returns the deliveries that end per second. Counting starts at `minute`, or at the start of a younger message.
 fn rate(ended: &[EndedRow], minute: Timestamp, now: Timestamp) -> Option<f64> {
     let per_second = |it: &EndedRow| {
         let lasted = now - it.accepted_at.max(minute);
@@ -399,7 +400,7 @@ pub(super) fn variant_name(plan: &Plan, variant: i16) -> Option<String> {
     Some(plan.variants.get(usize::try_from(variant).ok()?)?.name.clone())
 }
 
-/// A variant, and how it went by what was counted of it and others.
+/// Returns a variant with its results, from counts of all variants.
 pub(super) fn variant(
     plan: &Plan,
     place: usize,
@@ -416,7 +417,7 @@ pub(super) fn variant(
     CampaignVariantResponse { name: variant.name.clone(), weight: variant.weight, counts, reports }
 }
 
-/// Returns the sums of receipts, and the base of the click rate.
+/// Returns the sums of receipts, and the denominator of the click rate.
 pub(super) fn reports<'a>(
     outcomes: impl Iterator<Item = &'a Outcomes>,
     reported: impl Iterator<Item = &'a Reports>,

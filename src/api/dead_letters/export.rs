@@ -1,4 +1,4 @@
-//! Copies dead letters out, page by page: an export of any length takes the memory of one page.
+//! Exports dead letters page by page: memory use is one page for any length.
 
 use axum::body::Bytes;
 use axum::extract::{Request, State};
@@ -22,15 +22,15 @@ use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Ope
 use bellwire_store::outcomes::dead_letters::{DeadLetterFilter, list};
 use bellwire_store::transactions::begin;
 
-/// Letters that are read at a time.
+/// Dead letters read per statement.
 const PAGE: i64 = 2_000;
 
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeadLetterFormat {
-    /// Comma-separated values (RFC 4180) under a line of names. Text that a spreadsheet would take for a formula begins
-    /// with an apostrophe.
+    /// Comma-separated values (RFC 4180) with a header line. A cell that a spreadsheet would evaluate as a formula begins with
+    /// an apostrophe.
     Csv,
     /// A JSON object on each line.
     Ndjson,
@@ -51,7 +51,7 @@ impl DeadLetterFormat {
         }
     }
 
-    /// Writes a page; `first` if it is the first one.
+    /// Encodes a page. `first` marks the first page, which begins with the header.
     fn write(self, letters: &[DeadLetterResponse], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
         match self {
             DeadLetterFormat::Csv => write_csv(letters, first),
@@ -67,7 +67,8 @@ impl DeadLetterFormat {
     }
 }
 
-/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
+/// Reason for which an export was interrupted. The connection is then closed without the end of the body, so that a client
+/// notices the truncation.
 #[derive(Debug, thiserror::Error)]
 enum DeadLetterExportError {
     #[error(transparent)]
@@ -144,8 +145,8 @@ pub(crate) struct ExportQuery {
     format: DeadLetterFormat,
 }
 
-/// Copies out all dead letters that fit, the newest first, without their content. Each page is entered into the trail
-/// before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
+/// Exports all matching dead letters, the newest first, without their content. Each page is recorded in the audit trail before
+/// it is sent. If too many exports and imports run, the response is 503 (`transfers_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters", params(ExportQuery, DeadLetterFilter),
     responses((status = 200, content(
         (DeadLetterResponse = "application/x-ndjson"), (String = "text/csv")))))]
@@ -181,12 +182,12 @@ struct Pages {
     operation: Operation,
     format: DeadLetterFormat,
     part: i32,
-    /// The next page; none: there is none.
+    /// Start of the next page. `None`: this is the last page.
     next: Option<Keyset>,
 }
 
 impl Pages {
-    /// The next page and what is left. The first one is there even if it is empty.
+    /// Returns the next page and the remaining export. The first page exists even if it is empty.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, DeadLetterExportError> {
         let Some(page) = self.next else { return Ok(None) };
         let rows = list(&self.pool, self.operation.app, &self.operation.filter, page).await?;

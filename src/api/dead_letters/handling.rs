@@ -1,4 +1,4 @@
-//! Replaying and discarding dead letters, one or all that fit, and the trail of who did it.
+//! Replays and discards dead letters, one or all that match a filter, and records each operation.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -23,9 +23,9 @@ use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Ope
 use bellwire_store::outcomes::dead_letters::trail::{self, ActionRow};
 use bellwire_store::outcomes::dead_letters::{DeadLetterFilter, DeadLetterGroup, GroupBy, groups};
 
-/// Default maximum of letters that one request handles.
+/// Default maximum of dead letters per request.
 const CAP_DEFAULT: i64 = 10_000;
-/// Letters that one request may handle at most.
+/// Upper bound of dead letters per request.
 const CAP_MAX: i64 = 100_000;
 const MESSAGES_SHOWN: usize = 1_000;
 
@@ -33,15 +33,15 @@ const MESSAGES_SHOWN: usize = 1_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayRequest {
-    /// The open dead letters that fit all of it; `{}`: every open dead letter.
+    /// Filter: open dead letters that match all its members. `{}`: every open dead letter.
     filter: DeadLetterFilter,
-    /// Whether to count only.
+    /// Whether to count only, without replaying.
     #[serde(default)]
     dry_run: bool,
-    /// Maximum number, 1 to 100,000. By default 10,000. Those of the oldest messages come first, and repeating the request
-    /// continues with the others.
+    /// Maximum number, 1 to 100,000. By default 10,000. Dead letters of the oldest messages come first. Repeat the request for
+    /// the others.
     cap: Option<i64>,
-    /// Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
+    /// Time to live in seconds from now, 0 to 2,419,200. By default the original time to live of the message.
     ttl: Option<i64>,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct ReplayRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiscardRequest {
-    /// The open dead letters that fit all of it; `{}`: every open dead letter.
+    /// Filter: open dead letters that match all its members. `{}`: every open dead letter.
     filter: DeadLetterFilter,
-    /// Whether to count only.
+    /// Whether to count only, without discarding.
     #[serde(default)]
     dry_run: bool,
-    /// Maximum number, 1 to 100,000. By default 10,000. The oldest letters come first.
+    /// Maximum number, 1 to 100,000. By default 10,000. The oldest dead letters come first.
     cap: Option<i64>,
 }
 
@@ -63,34 +63,34 @@ pub(crate) struct DiscardRequest {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReplayOne {
-    /// Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
+    /// Time to live in seconds from now, 0 to 2,419,200. By default the original time to live of the message.
     ttl: Option<i64>,
 }
 
 /// Result of an operation, or of its dry run.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterActionResult {
-    /// Whether this was only counted.
+    /// Whether this was a dry run, which only counts.
     dry_run: bool,
-    /// Id in the trail. Null for a dry run.
+    /// Id of the operation in the list of actions. Null for a dry run.
     id: Option<ActionId>,
-    /// Open dead letters that fit.
+    /// Open dead letters that match the filter.
     matched: i64,
-    /// Those whose subscription is no longer active: they cannot be replayed, and stay open.
+    /// Matching dead letters whose subscription is no longer active. They cannot be replayed, and stay open.
     unreachable: i64,
-    /// Further ones of messages to a user, or to subscriptions by id, whose user has left that browser since. A replay would show
-    /// them to another person: they cannot be replayed, and stay open.
+    /// Matching dead letters whose user has since left that browser. A replay would reach another person, so they cannot be
+    /// replayed, and stay open.
     user_left: i64,
     /// Letters that were replayed or discarded.
     handled: i64,
-    /// Letters that are left to repeat the request for: those beyond the cap.
+    /// Matching dead letters beyond the cap. Repeat the request for them.
     remaining: i64,
-    /// The messages that replay them, the first 1,000.
+    /// Messages that replay them, the first 1,000.
     messages: Vec<MessageId>,
-    /// With `dry_run`: the dead letters that fit, by why they died.
+    /// With `dry_run`: matching dead letters by reason of failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     by_reason: Option<Vec<DeadLetterGroup>>,
-    /// With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups.
+    /// With `dry_run`: matching dead letters by message, the largest 1,000 groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     by_message: Option<Vec<DeadLetterGroup>>,
 }
@@ -118,12 +118,13 @@ fn operation(
     Operation { id: ActionId(state.clock.uuid()), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
-/// Replays dead letters: each message is sent again, as a new one, to the recipients whose deliveries died. Deliveries keep their first
-/// ids, so that a browser that did display the message drops the repeat. Messages to named users do not reach the next user of a browser.
+/// Replays dead letters: each message is sent again, as a new message, to the recipients whose deliveries failed. A delivery
+/// keeps its id, so a browser that already displayed the message drops the repeat. Messages to named users do not reach the
+/// next user of a browser.
 ///
-/// It may be repeated safely: no dead letter is replayed twice, even if a request is interrupted. Without an `Idempotency-Key` a
-/// repeat continues with remaining and new letters. With it, a repeat continues only if the first request was interrupted. With
-/// it, a few run at a time: 503 (`searches_busy`).
+/// Repeating the request is safe: no dead letter is replayed twice, even after an interruption. Without an `Idempotency-Key` a
+/// repeat continues with remaining and new dead letters. With the header, a repeat continues only if the first request was
+/// interrupted. If too many requests with the header run, the response is 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters", request_body = ReplayRequest,
     responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn replay(
@@ -153,7 +154,7 @@ pub(crate) async fn replay(
     once.finish(&state, &answer).await
 }
 
-/// Discards dead letters: they stay in the archive, without further action.
+/// Discards dead letters: they stay in the archive as discarded.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters", request_body = DiscardRequest,
     responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn discard(
@@ -200,7 +201,7 @@ async fn counted(
     Ok(DeadLetterActionResult { dry_run: true, id: None, by_reason, by_message, ..handled })
 }
 
-/// Replays one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
+/// Replays one dead letter. Content in the response requires the scope `export`, and reading it is recorded in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
     responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn replay_one(
@@ -222,7 +223,7 @@ pub(crate) async fn replay_one(
     give(&state, &server, id).await
 }
 
-/// Discards one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
+/// Discards one dead letter. Content in the response requires the scope `export`, and reading it is recorded in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
     responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn discard_one(
@@ -239,7 +240,7 @@ pub(crate) async fn discard_one(
     give(&state, &server, id).await
 }
 
-/// 409: why a dead letter stays open.
+/// Returns a 409 problem with the reason why a dead letter cannot be replayed.
 fn not_replayable(found: OperationPreview) -> Problem {
     if found.user_left > 0 {
         let detail = "This dead letter was addressed to a user who has left that browser: a replay would show it to another user.";
@@ -261,7 +262,7 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
     }
 }
 
-/// Something that was done to dead letters.
+/// Operation on dead letters.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterActionResponse {
     /// Id of the operation.
@@ -270,10 +271,10 @@ pub(crate) struct DeadLetterActionResponse {
     action: String,
     /// Caller: the id of an API key, or `local` for the command line.
     actor: String,
-    /// Filter of the dead letters.
+    /// Filter that selected the dead letters.
     #[schema(value_type = Object)]
     filter: Value,
-    /// Number of dead letters.
+    /// Number of dead letters handled.
     count: i64,
     /// Time of its start.
     at: DateTime<Utc>,
@@ -288,7 +289,7 @@ impl From<ActionRow> for DeadLetterActionResponse {
     }
 }
 
-/// Lists who replayed, discarded or exported dead letters, the latest first. What is listed here never changes.
+/// Lists replays, discards and exports of dead letters, the latest first. Entries never change.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
     responses((status = 200, body = Page<DeadLetterActionResponse>)))]
 pub(crate) async fn trail(

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/deliveries`: deliveries by recipient, across messages, or by message.
+//! `/v1/apps/{app}/deliveries`: search for deliveries by recipient or by message.
 
 use axum::extract::State;
 use axum::http::{Uri, header};
@@ -25,16 +25,16 @@ use bellwire_store::keyset::Towards;
 use bellwire_store::outcomes::search::{self, DeliveryCursor, FoundRow, PAIRS_MAX, SearchQuery, Whose};
 use bellwire_store::queue::messages;
 
-/// Filter of the deliveries: by `user_id`, `subscription` or `message`, or by one of the first two and a message.
+/// Filter of deliveries. It needs `user_id`, `subscription` or `message`; `message` can be combined with one of the others.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
-    /// Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last.
+    /// Rows per page, 1 to 250; 50 by default. A page may be shorter, or empty, without being the last.
     limit: Option<u16>,
     /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
-    /// To the subscriptions that this user has now: the newest 20, ended ones included.
+    /// User whose current subscriptions are searched: the newest 20, ended ones included.
     user_id: Option<String>,
     /// Subscription of the deliveries.
     subscription: Option<SubscriptionId>,
@@ -49,40 +49,40 @@ pub(crate) struct DeliveryQuery {
     /// Lane of the subscriptions.
     #[param(value_type = Option<i32>)]
     lane: Option<LaneId>,
-    /// Of messages that were made at this time or later, to the millisecond. Not beside `message`.
+    /// Earliest time of the message's creation, to the millisecond. Not together with `message`.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
-    /// Of messages that were made before this time. Not beside `message`.
+    /// Time before which the message was created. Not together with `message`.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
 }
 
-/// A delivery, as a search shows it.
+/// A delivery in search results.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FoundDelivery {
-    /// Message that was sent.
+    /// Message that the delivery belongs to.
     pub(in crate::api) message: MessageId,
     /// Title of the message, as in the list of messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    /// Acceptance of the message, or its scheduled time.
+    /// Time of the message's acceptance, or its scheduled time.
     accepted_at: DateTime<Utc>,
     /// Tier of the message.
     tier: Tier,
     /// Recipient of the delivery.
     pub(in crate::api) subscription: SubscriptionId,
-    /// The user that the subscription belongs to now.
+    /// Current user of the subscription.
     user_id: Option<String>,
-    /// The subscription's lane; null: it was deleted.
+    /// Lane of the subscription. Null: the subscription was deleted.
     #[schema(value_type = Option<i32>)]
     lane: Option<LaneId>,
-    /// The push service; null: the subscription was deleted.
+    /// Push service. Null: the subscription was deleted.
     gateway: Option<Gateway>,
     /// State of the delivery.
     state: DeliveryStatus,
-    /// Due time while it waits. Null while its message is paused.
+    /// Time at which the next attempt is due. Null: ended, or the message is paused.
     due_at: Option<DateTime<Utc>>,
-    /// Last attempt. Null: none yet.
+    /// Last attempt. Null: no attempt yet.
     last_attempt: Option<AttemptResponse>,
 }
 
@@ -90,7 +90,7 @@ fn ending_of(row: &FoundRow) -> Option<Ending> {
     row.ending.map(|code| Ending::from_code(code).unwrap_or(Ending::Dead))
 }
 
-/// Returns the state of a delivery that a search found.
+/// Returns the state of a delivery in search results.
 pub(in crate::api) fn state_of(row: &FoundRow) -> DeliveryStatus {
     standing(row.held, row.retries, ending_of(row))
 }
@@ -122,18 +122,19 @@ impl From<FoundRow> for FoundDelivery {
     }
 }
 
-/// A page of what a search found.
+/// A page of search results.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FoundDeliveries {
     /// Deliveries, those of the newest messages first.
     #[serde(flatten)]
     page: Page<FoundDelivery>,
-    /// End of this page's search: no matching delivery was made between the last row and this time. Null on the last page.
+    /// Time that the search reached: matching deliveries older than the last row were searched for back to this time. Null on
+    /// the last page.
     looked_back_to: Option<DateTime<Utc>>,
 }
 
 impl DeliveryQuery {
-    /// Refuses what does not go together.
+    /// Refuses filters that cannot be combined.
     fn check(&self) -> Result<(), Problem> {
         if self.user_id.is_none() && self.subscription.is_none() && self.message.is_none() {
             return Err(Problem::invalid_parameter("user_id", "is required, or `subscription`, or `message`"));
@@ -151,13 +152,13 @@ impl DeliveryQuery {
         }
     }
 
-    /// Returns the start of the list.
+    /// Returns the position before the first row of the list.
     fn top(&self) -> DeliveryCursor {
         let until = self.until.map(|until| DeliveryCursor { message: first_uuid_of(until), subscription: Uuid::nil() });
         until.unwrap_or(DeliveryCursor::TOP)
     }
 
-    /// Returns the direction and the start of the page.
+    /// Returns the direction of paging and the start position.
     fn from(&self) -> Result<(Towards, DeliveryCursor), Problem> {
         let Some(text) = &self.iterator else { return Ok((Towards::Older, self.top())) };
         place(text).ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))
@@ -206,18 +207,18 @@ fn key(place: DeliveryCursor) -> Vec<u8> {
     [*place.message.as_bytes(), *place.subscription.as_bytes()].concat()
 }
 
-/// A place beyond which this one itself is found again, the other way.
+/// Returns the position just before `place`, so that a page in the opposite direction includes `place` itself.
 fn just_before(place: DeliveryCursor, towards: Towards) -> DeliveryCursor {
     let subscription = paging::stepped_back(place.subscription, towards);
     DeliveryCursor { subscription, ..place }
 }
 
-/// Finds deliveries to a user or a subscription across messages, or of a message, filtered by state, tier, lane and time. Like
-/// the list of a message's deliveries, it contains those that are stored one by one.
+/// Finds deliveries to a user or a subscription across messages, or of one message, filtered by state, tier, lane and time.
+/// Recipients still behind a fan-out cursor are not found.
 ///
-/// One request reads at most 2,000 deliveries, or that many messages that may have been for the recipient. `looked_back_to` is
-/// the time that it reached, and the next page continues there. All stored data of a message are found, as long as history is
-/// kept. A few searches run at a time, at most half of them of one app: 503 (`searches_busy`).
+/// One request reads at most 2,000 deliveries, or that many messages that may have reached the recipient. `looked_back_to` is
+/// the time that the search reached, and the next page continues there. If too many searches run, or too many of one app, the
+/// response is 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/deliveries", tag = "Messages",
     responses((status = 200, body = FoundDeliveries)))]
 pub(crate) async fn find(

@@ -17,16 +17,16 @@ use crate::api::http::extract::Query;
 use crate::api::http::problem::Problem;
 use crate::api::site;
 
-/// Path of the guides on a server, and below which build.rs embeds them.
+/// URL prefix of the guides, under which build.rs embeds them.
 pub(super) const ROOT: &str = "/docs/guides/";
 const QUERY_MAX_CHARS: usize = 100;
 const TERMS_MAX: usize = 8;
 const RESULTS_MAX: usize = 30;
-/// Octets of an excerpt before and after the first term.
+/// Bytes of an excerpt before and after the first search term.
 const EXCERPT: (usize, usize) = (60, 180);
-/// Occurrences in the text of a section that count.
+/// Maximum occurrences in a section that count for its score.
 const OCCURRENCES_MAX: usize = 3;
-/// Points for the whole search, as it was written.
+/// Score of a section that contains the whole search text.
 const PHRASE_POINTS: usize = 2;
 
 pub(super) struct Guide {
@@ -51,7 +51,7 @@ struct Section {
     level: u8,
 }
 
-/// Returns all guides by name, rendered at the first call.
+/// Returns all guides by name. The first call renders them.
 pub(super) fn all(description: &Value) -> &'static BTreeMap<String, Guide> {
     static GUIDES: OnceLock<BTreeMap<String, Guide>> = OnceLock::new();
     GUIDES.get_or_init(|| {
@@ -71,7 +71,7 @@ pub(super) struct Search {
     q: String,
 }
 
-/// Returns the list of guides, or what a search finds.
+/// Returns the list of guides, or the search results.
 pub(super) async fn index(
     State(description): State<Arc<Value>>,
     Query(Search { q }): Query<Search>,
@@ -134,7 +134,7 @@ fn results(guides: &BTreeMap<String, Guide>, wanted: &str) -> Markup {
     }
 }
 
-/// Different words of a search, in lower case.
+/// Returns the distinct words of a search text, in lower case.
 fn terms(wanted: &str) -> Vec<String> {
     let wanted = wanted.to_ascii_lowercase();
     let mut terms: Vec<String> = Vec::new();
@@ -150,12 +150,12 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Offsets at which a word of the text begins with a term. Both are in lower case.
+/// Returns the offsets of words that begin with a term. `text` and `term` are in lower case.
 fn occurrences<'a>(text: &'a str, term: &'a str) -> impl Iterator<Item = usize> + 'a {
     text.match_indices(term).map(|(at, _)| at).filter(|&at| !text[..at].chars().next_back().is_some_and(is_of_word))
 }
 
-/// Returns the best sections first: those with the most terms, and of these the ones with terms in headings.
+/// Returns the matching sections, the best first: those with the most terms, and of these the ones with terms in headings.
 fn found<'a>(guides: impl Iterator<Item = &'a Guide>, terms: &[String], phrase: &str) -> Vec<(&'a Guide, &'a Section)> {
     let mut found = Vec::new();
     for guide in guides {

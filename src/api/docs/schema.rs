@@ -1,4 +1,4 @@
-//! Forms of bodies, as words and as pages.
+//! Renders JSON schemas as text and as HTML tables.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn names(kind: &Value) -> String {
     }
 }
 
-/// The members of an object.
+/// Renders the members of an object as a table.
 fn table(schema: &Value) -> Markup {
     let required = items(&schema["required"]);
     html! {

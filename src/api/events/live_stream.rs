@@ -1,4 +1,4 @@
-//! `/v1/events/stream` and `/v1/apps/{app}/events/stream`: what happens, as server-sent events.
+//! `/v1/events/stream` and `/v1/apps/{app}/events/stream`: live events as server-sent events.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -33,10 +33,10 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(all)).routes(routes!(of_app))
 }
 
-/// The header by which a listener resumes.
+/// Header with which a client resumes the stream.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Maximum length of a session's stream. A reconnect shows that the person is still present, without which a session ends. Other
-/// ends of the session, and changes of roles, apply within a second.
+/// Maximum length of a stream for a signed-in teammate. A session ends without activity, and a reconnect counts as activity.
+/// Sign-out and role changes end the stream within a second.
 const SIGNED_IN_FOR: Duration = Duration::from_secs(60);
 /// Time before a disconnected listener should reconnect.
 const COME_BACK: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ const RENEW: &str = "renew";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamQuery {
-    /// Only events of these kinds, separated by commas: `message.progress`, `lane.held` …, or all that begin alike: `lane`.
+    /// Event kinds separated by commas, such as `message.progress`. A prefix selects all kinds below it: `lane`.
     kinds: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn all(
     listen(&state, onlooker.apps, who, stopping, &headers, &query).await
 }
 
-/// Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
+/// Streams live events of an app, as server-sent events: see `/v1/events/stream`.
 #[utoipa::path(get, path = "/v1/apps/{app}/events/stream", tag = "Events",
     params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
@@ -115,7 +115,7 @@ pub(crate) async fn of_app(
     listen(&state, Some(vec![server.app.id]), who, stopping, &headers, &query).await
 }
 
-/// Listener, with its permissions.
+/// Client of the stream, with its permissions.
 struct Who {
     right: Right,
     owner: Option<Uuid>,
@@ -186,12 +186,12 @@ fn refused(refused: ListenError) -> Problem {
 
 struct Until {
     stopping: Option<Stopping>,
-    /// Time at which a session has to prove its presence and permissions again.
+    /// Time at which the session must reconnect. `None`: an API key.
     renewal: Option<Instant>,
 }
 
 impl Until {
-    /// Resolves with the reason to end.
+    /// Waits until the stream must end, and returns the reason.
     async fn over(&mut self) -> &'static str {
         let stopped = async {
             match &mut self.stopping {
@@ -256,7 +256,7 @@ fn told(event: &LiveEvent) -> sse::Event {
     }
 }
 
-/// The last event of a stream that is not cut off by the listener, with the id to resume from.
+/// Last event of a stream that the server ends, with the id to resume from.
 fn end(reason: &str, listener: &Listener) -> sse::Event {
     let id = listener.position().to_string();
     sse::Event::default().event("end").data(json!({"reason": reason}).to_string()).id(id)

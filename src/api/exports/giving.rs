@@ -1,4 +1,4 @@
-//! Writes an export, part by part: while a part is sent the next is read. It holds nothing in the database meanwhile.
+//! Writes an export in parts: the next part is read while one is sent. No transaction is open meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,13 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::operations::exports::{self, SubscriptionOut};
 use bellwire_vault::{Unopenable, Vault};
 
-/// Subscriptions that are read in a statement.
+/// Subscriptions read per statement.
 const PART: i64 = 1_000;
-/// Octets of settings that are handed over together.
+/// Bytes of settings sent in one part.
 const PART_OCTETS: usize = 64 * 1024;
 
-/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
+/// Reason for which an export was interrupted. The connection is then closed without the end of the body, so that a client
+/// notices the truncation.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
@@ -54,14 +55,14 @@ impl From<Problem> for Broken {
     }
 }
 
-/// An export on its way.
+/// Writer of a running export.
 pub(super) struct Giver {
     pub state: ApiState,
     pub app: App,
     pub id: ExportId,
     pub contents: Contents,
     pub format: ExportFormat,
-    /// CSV: formulas are not neutralised.
+    /// Whether CSV cells stay as stored, formulas included.
     pub raw: bool,
     pub after: Option<SubscriptionId>,
     pub _place: SharePermit,
@@ -90,7 +91,7 @@ impl Giving {
         if self.out.len() < PART_OCTETS { Ok(()) } else { self.hand_over().await }
     }
 
-    /// Hands over what has gathered, once the client has taken what was before.
+    /// Sends the buffered data after the client has read the previous part.
     pub(super) async fn hand_over(&mut self) -> Result<(), Broken> {
         if self.out.is_empty() {
             return Ok(());
@@ -101,7 +102,7 @@ impl Giving {
         Ok(())
     }
 
-    /// Writes the subscriptions that existed at its start. Later ones could keep it running forever.
+    /// Writes the subscriptions that existed when the export started. Including later ones could make it endless.
     pub(super) async fn give_subscriptions(&mut self) -> Result<(), Broken> {
         let Giver { state, app, format, raw, after, .. } = &self.giver;
         let (pool, vault, app, format) = (state.reads.pool().clone(), state.vault.clone(), app.id, (*format, *raw));
@@ -134,7 +135,8 @@ impl Giving {
     }
 }
 
-/// Writes a part, and how many subscriptions it has: opening and writing a thousand keeps a core busy for milliseconds.
+/// Encodes subscriptions, and returns their number. Runs on a blocking thread: decrypting a thousand takes milliseconds of CPU
+/// time.
 fn write(
     rows: &[SubscriptionOut],
     vault: &Vault,

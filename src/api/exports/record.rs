@@ -1,4 +1,4 @@
-//! Lines of an export. Members have the names that an import reads, and those of the routes that set the same values.
+//! Lines of an export. Members have the names that import and the settings routes use.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use bellwire_store::operations::exports::SubscriptionOut;
 use bellwire_vault::{ADDRESS, Unopenable, Vault};
 
 pub(crate) const SUBSCRIPTION: &str = "subscription";
-/// The type of the last line, without which an export is not whole.
+/// Type of the last line. A file without it is incomplete.
 pub(crate) const END: &str = "end";
 pub(crate) const APP: &str = "app";
-/// All types, in the order in which they come.
+/// All line types, in the order of an export.
 pub(crate) const KINDS: [&str; 17] = [
     APP,
     "vapid_key",
@@ -39,7 +39,7 @@ pub(crate) const KINDS: [&str; 17] = [
     END,
 ];
 
-/// Octets of a public key and of what payloads are authenticated by, which an address begins with.
+/// Bytes of the public key with which a stored address begins.
 const P256DH_LEN: usize = 65;
 const AUTH_LEN: usize = 16;
 
@@ -57,14 +57,14 @@ struct ConsentOut<'a> {
     source: Option<&'a str>,
 }
 
-/// A subscription as a line: what `POST …/imports` reads again.
+/// A subscription as a line of an export, in the form that `POST …/imports` reads.
 #[derive(Serialize)]
 pub(super) struct SubscriptionLine<'a> {
     r#type: &'static str,
     id: SubscriptionId,
     endpoint: Cow<'a, str>,
     keys: ExportedKeys,
-    /// The public half of its key: ids are others on another server.
+    /// Public VAPID key of the subscription. Key ids differ between servers.
     vapid_key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<&'a str>,
@@ -102,9 +102,9 @@ pub(super) enum NoLine {
 }
 
 impl<'a> SubscriptionLine<'a> {
-    /// Returns the line of a row. `None`: no line. Active subscriptions are exported, and unsubscribed ones, so that no list
-    /// restores them elsewhere. Gone, replaced, expired and suspended ones cannot be reached anyway, and of erased ones no data
-    /// exist.
+    /// Returns the line of a row. `None`: not exported. Active subscriptions are exported, and unsubscribed ones, so that an
+    /// import cannot revive them. Gone, replaced, expired and suspended subscriptions are unreachable, and erased ones have no
+    /// data.
     pub(super) fn of(row: &'a SubscriptionOut, vault: &Vault) -> Result<Option<Self>, NoLine> {
         let unsubscribed_at = match row.state {
             SubscriptionState::Active => None,
@@ -143,7 +143,7 @@ impl<'a> SubscriptionLine<'a> {
         Ok(())
     }
 
-    /// Writes a row under [`columns`]. Without `raw`, no cell is a formula for a spreadsheet.
+    /// Writes a row in the order of [`columns`]. Without `raw`, formulas are neutralised with an apostrophe.
     pub(super) fn write_csv(&self, out: &mut csv::Writer<Vec<u8>>, raw: bool) -> Result<(), NoLine> {
         let list = |items: &[String]| if items.is_empty() { String::new() } else { Value::from(items).to_string() };
         let at = |at: Option<DateTime<Utc>>| at.map(|at| at.to_rfc3339()).unwrap_or_default();

@@ -11,7 +11,7 @@ use super::{Contents, ExportFormat, settings};
 use bellwire_store::operations::exports;
 
 impl Giver {
-    /// Begins. The body ends well only behind the last line.
+    /// Starts the export. The body ends normally only after the last line.
     pub(super) fn give(self, to: Outgoing) {
         let giving = Giving { giver: self, to, out: Vec::new(), lines: 0, counts: BTreeMap::new() };
         tokio::spawn(giving.run());

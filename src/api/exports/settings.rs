@@ -23,12 +23,12 @@ use bellwire_store::outcomes::slas;
 use bellwire_store::queue::{calendars, caps, flows, guards, policies};
 use bellwire_vault::{IDENTITY_SECRET, TEMPLATE, VAPID_PRIVATE, WEBHOOK_SECRET, WEBHOOK_URL};
 
-/// Version of the format. A server reads files up to its own version.
+/// Version of the format. A server reads files of its own and earlier versions.
 const VERSION: u32 = 1;
-/// Rows that are read in a statement.
+/// Rows read per statement.
 const PAGE: i64 = 100;
 
-/// Gives all of it out: first what the rest refers to.
+/// Writes all settings. An object comes before those that refer to it.
 pub(super) async fn give(to: &mut Giving, state: &ApiState, app: &App) -> Result<(), Broken> {
     let first = json!({
         "version": VERSION, "exported_at": state.clock.now(), "slug": app.slug, "name": app.name, "origins": app.origins,
@@ -72,7 +72,7 @@ async fn keys(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broke
     Ok(())
 }
 
-/// Writes the settings of the prompt, and the limits of times and numbers of messages.
+/// Writes the prompt settings, and the limits on send times and message numbers.
 async fn limits(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
     let pool = &state.pool;
     if let Some(prompt) = apps::read_prompt(pool, app).await? {

@@ -1,14 +1,14 @@
-//! Name of an app in the path of a request.
+//! Reference to an app in the path of a request.
 
 use std::str::FromStr;
 
 use bellwire_core::id::AppId;
 
-/// An app as requests name it: by id or slug.
+/// Reference to an app: id or slug.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum AppRef {
     Id(AppId),
-    /// Slug of the app. It never looks like an id, because it has no underscore.
+    /// Slug of the app. A slug has no underscore, so it cannot be taken for an id.
     Slug(String),
 }
 
@@ -27,7 +27,7 @@ impl FromStr for AppRef {
 }
 
 impl AppRef {
-    /// As an id and as a slug, one of which it is.
+    /// Returns the reference as an id and a slug, one of which is `None`.
     pub(crate) fn parts(&self) -> (Option<AppId>, Option<&str>) {
         match self {
             Self::Id(id) => (Some(*id), None),

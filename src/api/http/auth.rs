@@ -1,5 +1,5 @@
-//! Authentication: a server with an API key, an operator, a signed-in teammate, or a browser. Arguments of handlers declare the
-//! allowed callers.
+//! Authentication of API keys, operators, signed-in teammates and browsers. The argument types of a handler declare the allowed
+//! callers.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -46,8 +46,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Marks a request of this process with access to database and master key, which has all rights. Requests from a socket have no extensions,
-/// so none can forge it.
+/// Marks a request made within this process, which has all rights. Requests from a socket start without extensions, so a client
+/// cannot forge the mark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Local;
 
@@ -55,36 +55,37 @@ fn is_local(extensions: &Extensions) -> bool {
     extensions.get::<Local>().is_some()
 }
 
-/// Whether a request is not from a visitor of the site: it has an API key or a session cookie, valid or not, or is local.
+/// Whether a request is not from a browser of a visitor: it has an API key or a session cookie, valid or not, or is local.
 pub(crate) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Extensions) -> bool {
     is_local(extensions)
         || bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
         || state.settings.cookies.shown(headers).is_some()
 }
 
-/// Identity of an accepted request: written into its extensions for [`super::idempotency`], which may respond in the handler's place.
+/// Identity of an authenticated caller. Stored in the request's extensions for [`super::idempotency`], which may respond before
+/// the handler.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admitted {
-    /// The API key or teammate; nil: the command line.
+    /// Id of the API key or teammate. Nil: the command line.
     pub caller: Uuid,
     pub app: Option<AppId>,
 }
 
-/// Records the caller of an accepted request that may be a repeat.
+/// Stores the identity of the caller in the request's extensions.
 fn note_admitted(parts: &mut Parts, caller: &Caller, app: Option<AppId>) {
     if parts.headers.contains_key(IDEMPOTENCY_KEY) {
         parts.extensions.insert(Admitted { caller: caller.counted_as().unwrap_or_default(), app });
     }
 }
 
-/// The scope that a route asks for, as a type.
+/// Scope that a route requires, as a type.
 pub(crate) trait Needed {
     const SCOPE: Scope;
 }
 
 macro_rules! needed {
     ($($name:ident = $scope:ident),+) => { $(
-        /// Marks routes that ask for this scope.
+        /// Marker type of routes that require this scope.
         #[derive(Debug)]
         pub(crate) struct $name;
         impl Needed for $name { const SCOPE: Scope = Scope::$scope; }
@@ -101,8 +102,7 @@ needed!(
     MayExport = Export
 );
 
-/// Caller that acts for the app in the path with the scope of the route: a server with its key, or a teammate with a role that
-/// includes it.
+/// Caller that acts for the app in the path and has the route's scope: an API key, or a teammate whose role includes the scope.
 #[derive(Debug)]
 pub(crate) struct Server<S> {
     pub app: App,
@@ -111,13 +111,13 @@ pub(crate) struct Server<S> {
 }
 
 impl<S> Server<S> {
-    /// Identifies a request of the caller to its app by an idempotency key. A repeat must have the same parts.
+    /// Builds the identity of a request with an idempotency key. `parts` are its contents, which a repeat must have unchanged.
     pub(crate) fn keyed_request(&self, vault: &Vault, route: &str, key: &str, parts: &[&[u8]]) -> KeyedRequest {
         let caller = self.caller.counted_as().unwrap_or_default();
         KeyedRequest::new(vault, KeyScope { caller, app: Some(self.app.id), route }, key, parts)
     }
 
-    /// Returns the log entry of its action on its app, to be written in the same transaction.
+    /// Returns the audit entry of an action on the app. Write it in the same transaction.
     pub(crate) fn did(&self, action: AuditAction, target: impl Display) -> AuditEntry {
         self.caller.did(Some(self.app.id), action, target)
     }
@@ -143,8 +143,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
     }
 }
 
-/// Caller that operates the server: an operator's key, which is valid for all apps, or a teammate with the role operator for all
-/// apps.
+/// Caller that operates the server: an operator's key, or a teammate with the role operator for all apps.
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub caller: Caller,
@@ -178,11 +177,11 @@ impl FromRequestParts<ApiState> for Watcher {
     }
 }
 
-/// Caller that may read data about single apps: of all apps and the server, or, with roles for some apps, of those.
+/// Caller that may read data of all apps and the server, or of the apps for which a teammate has a role.
 #[derive(Debug)]
 pub(crate) struct Onlooker {
     pub caller: Caller,
-    /// Apps whose data it may read. `None`: all, and the server itself.
+    /// Readable apps. `None`: all apps, and the server itself.
     pub apps: Option<Vec<AppId>>,
 }
 
@@ -208,16 +207,16 @@ impl FromRequestParts<ApiState> for Onlooker {
     }
 }
 
-/// Caller that may change the team: a signed-in admin for all apps, or the command line. No key may, because the teammates it
-/// adds would outlive it.
+/// Caller that may change the team: a signed-in admin for all apps, or the command line. API keys may not, because a teammate
+/// added with a key would outlive it.
 #[derive(Debug)]
 pub(crate) struct TeamAdmin {
     pub caller: Caller,
 }
 
 impl TeamAdmin {
-    /// Refuses an action on oneself. At least one admin remains after any actions of admins on one another. A stranger with a signed-in
-    /// browser cannot gain lasting access by actions without a password or a passkey.
+    /// Refuses an action of a teammate on their own account. So at least one admin always remains, and a stranger at a
+    /// signed-in browser cannot gain lasting access without a password or passkey.
     pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
         match self.caller.holder {
             CallerIdentity::Teammate(id, _) if id == teammate => {
@@ -230,7 +229,8 @@ impl TeamAdmin {
 }
 
 impl TeamAdmin {
-    /// To be asked in the transaction that changes the team. 401: another admin was faster.
+    /// Checks, in the transaction that changes the team, that the caller is still an admin. 401: another admin removed that
+    /// right.
     pub(crate) async fn must_still_be(&self, conn: &mut PgConnection) -> Result<(), Problem> {
         match self.caller.holder {
             CallerIdentity::Teammate(id, _) if !team::may_change_team(conn, id).await? => Err(signed_in::ended()),
@@ -259,7 +259,7 @@ impl FromRequestParts<ApiState> for TeamAdmin {
     }
 }
 
-/// Caller that reads the server's metrics: a key without other permissions, or an operator.
+/// Caller that reads the server's metrics: a key with the scope for metrics, or an operator.
 #[derive(Debug)]
 pub(crate) struct Scraper;
 
@@ -335,7 +335,7 @@ async fn authenticate_key(
     Ok((key, app))
 }
 
-/// A valid key, and the app that is named with it if it is for that.
+/// Returns a valid key, and the named app if the key may access it.
 pub(crate) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Option<CachedKey>, Problem> {
     let now = state.clock.now();
     let reading = match state.known_keys.recall(&shown, now) {
@@ -358,16 +358,16 @@ pub(crate) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Optio
     Ok(found)
 }
 
-/// 401: the key is unknown, or no longer valid.
+/// Returns a 401 problem: the key is unknown or no longer valid.
 pub(crate) fn unknown_key() -> Problem {
     Problem::invalid_token("The API key is unknown, expired or revoked.")
 }
 
-/// Caller that may register and manage subscriptions: a server with the scope of the route, or a browser.
+/// Caller that may register and manage subscriptions: an API key or teammate with the route's scope, or a browser.
 #[derive(Debug)]
 pub(crate) struct RegistrationCaller<S> {
     pub app: App,
-    /// Whether it showed an API key, or is signed in.
+    /// Whether the caller has an API key or a session, and is not a visitor's browser.
     pub server: bool,
     pub caller: Option<Caller>,
     token: Option<[u8; 32]>,
@@ -379,12 +379,12 @@ impl<S> RegistrationCaller<S> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
     }
 
-    /// Returns the caller's role in changes of a subscription.
+    /// Returns the caller's role for a change of a subscription: server or browser.
     pub(crate) fn speaker(&self) -> Speaker {
         if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
     }
 
-    /// Refuses a browser without a token.
+    /// Refuses a browser without a subscription token.
     pub(crate) fn must_show_something(&self) -> Result<(), Problem> {
         if self.server || self.token.is_some() {
             return Ok(());

@@ -27,7 +27,7 @@ pub(crate) enum CallerIdentity {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(super) holder: CallerIdentity,
-    /// The app that the request names; none: it is about the server as a whole.
+    /// App in the request. `None`: the request concerns the whole server.
     pub(super) app: Option<AppId>,
     address: Option<IpAddr>,
 }
@@ -39,7 +39,7 @@ impl Caller {
         Self { holder, app, address: state.limits.known_address(&parts.headers, &parts.extensions) }
     }
 
-    /// Whether it may do what asks for that scope.
+    /// Whether the caller has the scope for its app.
     pub(crate) fn may(&self, scope: Scope) -> bool {
         match &self.holder {
             CallerIdentity::Local => true,
@@ -48,12 +48,12 @@ impl Caller {
         }
     }
 
-    /// 403: it may not do what asks for that scope.
+    /// Returns a 403 problem unless the caller has the scope for its app.
     pub(crate) fn require(&self, scope: Scope) -> Result<(), Problem> {
         if self.may(scope) { Ok(()) } else { Err(self.lacks(scope, Role::least_for(scope))) }
     }
 
-    /// 403: it may not do for the server as a whole what asks for that scope.
+    /// Returns a 403 problem unless the caller has the scope for the whole server.
     pub(crate) fn require_for_server(&self, scope: Scope) -> Result<(), Problem> {
         match &self.holder {
             CallerIdentity::Key(key) if key.app.is_some() => {
@@ -63,7 +63,7 @@ impl Caller {
         }
     }
 
-    /// 403: it would take that scope, or that role.
+    /// Returns a 403 problem that names the missing scope or role.
     pub(super) fn lacks(&self, scope: Scope, role: Role) -> Problem {
         Problem::forbidden(match (&self.holder, self.app) {
             (CallerIdentity::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
@@ -72,7 +72,8 @@ impl Caller {
         })
     }
 
-    /// Expiry of its key. `None`: no expiry. The end of a session does not limit what is created in it.
+    /// Returns the expiry of the caller's key. `None`: no expiry, or a session. What is created in a session does not end with
+    /// it.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
         if let CallerIdentity::Key(key) = &self.holder { key.expires_at } else { None }
     }
@@ -96,7 +97,7 @@ impl Caller {
         Actor { who, address: self.address }
     }
 
-    /// Returns the log entry of its action, to be written in the same transaction, for an app or (`None`) the server.
+    /// Returns the audit entry of an action on an app, or on the server (`None`). Write it in the same transaction.
     pub(crate) fn did(&self, app: Option<AppId>, action: AuditAction, target: impl Display) -> AuditEntry {
         AuditEntry::new(self.actor(), app, action, target)
     }

@@ -1,4 +1,4 @@
-//! The doors for browsers: rate limits, the app that the path names, and CORS by that app's origins.
+//! Entrance of requests from browsers: rate limits, the app in the path, and CORS with that app's origins.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use bellwire_core::origin::is_origin;
 use bellwire_store::audience::subscriptions::is_signed;
 use bellwire_store::keys::apps::App;
 
-/// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
-/// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.
+/// Layer around every route that browsers may call. Stores the [`App`] in the request's extensions. Requests with an API key
+/// pass unchanged, without CORS headers: [`super::auth`] checks the key.
 pub(crate) async fn public(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     if is_servers(&state, request.headers(), request.extensions()) {
         return next.run(request).await;
@@ -45,7 +45,7 @@ pub(crate) async fn public(State(state): State<ApiState>, request: Request, next
     for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
 }
 
-/// The app that the path names, once the request is counted against that app, and against the token that it shows or its client.
+/// Counts a request against the app, and against its token or its client. Returns the remaining budget and the app.
 async fn visitor(parts: &mut Parts, state: &ApiState, name: &str) -> Result<(Budget, Arc<App>), Problem> {
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     if parts.method == Method::OPTIONS {
@@ -61,8 +61,8 @@ async fn visitor(parts: &mut Parts, state: &ApiState, name: &str) -> Result<(Bud
     Ok((budget, app))
 }
 
-/// Returns the budget of the subscription token in a request, if this server signed it for the subscription in the path, or is
-/// known to have signed it.
+/// Returns the budget of the subscription token in a request, if this server signed the token. `None`: it did not, or that is
+/// unknown.
 async fn of_token(parts: &mut Parts, state: &ApiState) -> Option<Result<Budget, Problem>> {
     let token = bearer(&parts.headers).and_then(read_token)?;
     let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
@@ -70,7 +70,7 @@ async fn of_token(parts: &mut Parts, state: &ApiState) -> Option<Result<Budget, 
     state.limits.tokens.take(&token, || named.is_some_and(|id| is_signed(&state.vault, id, &token)))
 }
 
-/// Limits receipts, which arrive in bursts, before their route: with separate limits, and without reading the app each time. Reports come
+/// Layer of receipt routes, with rate limits of their own because receipts come in bursts. Uses the cached app. Receipts come
 /// from browsers, with or without other credentials.
 pub(crate) async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
@@ -100,9 +100,8 @@ async fn reporter(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget
     Ok((budget, app))
 }
 
-/// Returns a refusal that the app's own pages may read, with its reason and end. A request refused by a limit must not cost a
-/// query, so this uses the cached origins of the app. Any page may read that an app does not exist, because its author may have
-/// mistyped it.
+/// Returns a refusal that the app's own pages can read (CORS). Uses cached origins, because a rate-limited request must not
+/// cost a query. Any page can read that the app does not exist, since its author may have mistyped the name.
 fn refused(parts: &Parts, state: &ApiState, name: &str, mut problem: Problem) -> Response {
     let origin = if problem.status == StatusCode::NOT_FOUND {
         let name: String = name.escape_default().take(100).collect();
@@ -114,7 +113,7 @@ fn refused(parts: &Parts, state: &ApiState, name: &str, mut problem: Problem) ->
     for_browsers(problem.into_response(), origin, None)
 }
 
-/// Returns a 403 that the foreign page may read, and nothing else, so that the site's developers learn the cause.
+/// Returns a 403 problem that the foreign page can read, so that its developers see the cause.
 fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
     let origin = stranger.to_str().unwrap_or("null");
     let remedy = match origin {
@@ -133,7 +132,7 @@ async fn find_now(state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
     Ok(app)
 }
 
-/// The app as it was a few seconds ago.
+/// Returns the app from a cache that is a few seconds old.
 async fn find_lately(state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
     match state.known_apps.lately(name) {
         Some(app) => Ok(app),
@@ -141,13 +140,13 @@ async fn find_lately(state: &ApiState, name: &str) -> Result<Arc<App>, Problem> 
     }
 }
 
-/// The request's `Origin`, if it is one of these.
+/// Returns the request's `Origin` if it is in the list.
 pub(crate) fn allowed_origin(headers: &HeaderMap, origins: &[String]) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN)?;
     origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
 }
 
-/// Headers that pages may read.
+/// Response headers that pages can read (CORS).
 const EXPOSED: HeaderValue = HeaderValue::from_static("X-Request-Id, Retry-After, RateLimit, RateLimit-Policy");
 
 fn for_browsers(mut response: Response, origin: Option<HeaderValue>, budget: Option<Budget>) -> Response {

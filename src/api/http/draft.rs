@@ -1,5 +1,5 @@
-//! Bodies whose faults of shape are reported together with those of their values. Members with a faulty shape are replaced by examples
-//! of the schema, so that the checks of values run on all others.
+//! Request bodies whose schema faults are reported together with faults of their values. A member that violates the schema is
+//! replaced by an example, so that all other values can be checked.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
@@ -13,10 +13,10 @@ use super::schema_errors::{in_plain_words, schema_of};
 use crate::api::ApiState;
 use crate::api::openapi::samples;
 
-/// Faults that only serde finds, one after the other.
+/// Maximum faults found by serde alone. Each needs another parse.
 const ROUNDS_MAX: usize = 16;
 
-/// A JSON body, its faults so far, and its octets. The body must not be used before [`Faults::finish`].
+/// A parsed JSON body, its faults so far, and its bytes. Do not use the body before [`Faults::finish`].
 #[derive(Debug)]
 pub(crate) struct Draft<T>(pub T, pub Faults, pub Bytes);
 
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Draft<T> {
     }
 }
 
-/// Reads JSON. Fails only if nothing of the value can be checked.
+/// Parses JSON. Fails only if no part of the value can be checked.
 pub(crate) fn draft<T: DeserializeOwned + ToSchema>(octets: &Bytes) -> Result<(T, Faults), Problem> {
     let refused = match parse(octets) {
         Ok(body) => return Ok((body, Faults::of_body(octets.clone(), Vec::new()))),
@@ -59,7 +59,7 @@ pub(crate) fn draft<T: DeserializeOwned + ToSchema>(octets: &Bytes) -> Result<(T
     Err(refused)
 }
 
-/// Replaces a member or item by an example. Removes a member that the schema does not have.
+/// Replaces the member or item at `place` by an example. Removes it if the schema has no such member.
 fn repair(named: &Map<String, Value>, schema: &Value, body: &mut Value, place: &str) {
     let segments: Vec<String> = place.split('/').skip(1).map(|it| it.replace("~1", "/").replace("~0", "~")).collect();
     let Some((name, _)) = segments.split_last() else { return };
@@ -76,7 +76,7 @@ fn repair(named: &Map<String, Value>, schema: &Value, body: &mut Value, place: &
     }
 }
 
-/// Schema of a member or item.
+/// Returns the schema of a member or item.
 fn schema_at<'a>(named: &'a Map<String, Value>, schema: &'a Value, segments: &[String]) -> Option<&'a Value> {
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
         return schema_at(named, named.get(name)?, segments);

@@ -1,11 +1,11 @@
-//! Entity tags (RFC 9110 sections 8.8.3 and 13.1): what a representation is known by, and whether a request names it.
+//! Entity tags (RFC 9110 sections 8.8.3 and 13.1): computes and compares them.
 
 use aws_lc_rs::digest;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use bellwire_core::base64url;
 
-/// The strong tag of a representation.
+/// Returns the strong tag of a response body.
 pub(crate) fn of(octets: &[u8]) -> HeaderValue {
     let hash = digest::digest(&digest::SHA256, octets);
     let tag = format!("\"{}\"", base64url::encode(&hash.as_ref()[..12]));
@@ -14,13 +14,13 @@ pub(crate) fn of(octets: &[u8]) -> HeaderValue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
-    /// A weak tag equals no other tag: for changes.
+    /// Strong comparison, for changes: a weak tag matches no other tag.
     Strong,
-    /// A weak tag equals the strong one with the same text: for reads.
+    /// Weak comparison, for reads: a weak tag matches the strong tag with the same text.
     Weak,
 }
 
-/// Whether the tags in a header name that representation, or any existing one (`*`). `None`: it does not exist.
+/// Whether the header contains the tag of the current representation, or `*`. `tag` is `None` if the resource does not exist.
 pub(crate) fn is_named(headers: &HeaderMap, name: &HeaderName, tag: Option<&HeaderValue>, by: Comparison) -> bool {
     let Some(tag) = tag else { return false };
     let given = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());

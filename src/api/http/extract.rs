@@ -1,4 +1,4 @@
-//! Reads requests: JSON bodies, query strings and path parameters, each refused with the name of what is wrong.
+//! Reads requests: JSON bodies, query strings and path parameters. A refusal names the faulty member or parameter.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -29,10 +29,10 @@ use bellwire_core::id::{
 use bellwire_store::audience::diagnoses::DiagnosisCode;
 use bellwire_store::keys::apps::{self, App};
 
-/// Request header with the key of a request that may be repeated.
+/// Header with the key of a request that may be repeated.
 pub(crate) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-/// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
+/// A parsed JSON body and its bytes, which an `Idempotency-Key` is bound to.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub T, pub Bytes);
 
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     }
 }
 
-/// Reads the octets of a body that is sent as JSON.
+/// Reads the body of a request with a JSON content type.
 pub(crate) async fn json_octets(request: Request, state: &ApiState) -> Result<Bytes, Problem> {
     if !is_json(request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())) {
         return Err(Problem::new(
@@ -56,7 +56,7 @@ pub(crate) async fn json_octets(request: Request, state: &ApiState) -> Result<By
     Octets::from_request(request, state).await.map(|Octets(bytes)| bytes)
 }
 
-/// Raw body of any type, within the limits of the caller.
+/// Raw body of any content type, within the caller's limits.
 #[derive(Debug)]
 pub(crate) struct Octets(pub Bytes);
 
@@ -75,8 +75,8 @@ impl FromRequest<ApiState> for Octets {
     }
 }
 
-/// Checks the permission of a request again. Written into its extensions at its admission. A slow body delays its action, so the
-/// permission must still be valid when all of it has arrived.
+/// Rechecks the permission of a request. A slow body delays its action, so the permission must still be valid at the end of the
+/// body. Stored in the request's extensions by authentication.
 #[derive(Clone)]
 pub(crate) struct Recheck(Arc<dyn Fn(ApiState) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>);
 
@@ -88,17 +88,17 @@ impl Recheck {
         Self(Arc::new(move |state| Box::pin(ask(state))))
     }
 
-    /// Asks. For bodies that are taken in bit by bit: before each bit.
+    /// Runs the check. Call it before each part of a body that is processed as it arrives.
     pub(crate) async fn ask(&self, state: &ApiState) -> Result<(), Problem> {
         (self.0)(state.clone()).await
     }
 }
 
-/// Octets of this request's body, at most; written into its extensions where browsers are let in.
+/// Maximum bytes of this request's body. Stored in the extensions of requests from browsers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub usize);
 
-/// Reads a whole body of at most `max` bytes within a time limit.
+/// Reads a whole body of at most `limit` bytes. 408 if it takes longer than `within`.
 pub(crate) async fn read_body(request: Request, limit: usize, within: Duration) -> Result<Bytes, Problem> {
     let body = request.into_body();
     if body.size_hint().lower() > limit as u64 {
@@ -107,8 +107,7 @@ pub(crate) async fn read_body(request: Request, limit: usize, within: Duration) 
     tokio::time::timeout(within, gather(body, limit)).await.unwrap_or_else(|_| Err(too_slow(within)))
 }
 
-/// Copies what comes: to keep a piece of it would keep the whole buffer that it was read into, eight kilobytes for a
-/// single octet.
+/// Copies the received chunks into one buffer. A chunk that is kept would keep its whole read buffer of eight kilobytes.
 async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
     let mut octets = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -122,7 +121,7 @@ async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
     Ok(octets.into())
 }
 
-/// Reads JSON. The error lists all faults of its shape by pointer.
+/// Parses JSON. The error lists all schema faults by pointer.
 pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, Problem> {
     // Serde would read a struct from an array too, member by member.
     if bytes.trim_ascii_start().starts_with(b"[") {
@@ -147,7 +146,7 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
     Ok(value)
 }
 
-/// Returns the schema's faults of a body, and serde's error if it is another one: the schema does not describe the form of a time
+/// Returns a body's schema faults. If there are none, returns serde's error: the schema does not describe the syntax of a time
 /// or an id.
 fn wrong_form<T: ToSchema>(body: &Value, at: String, said: &str) -> Problem {
     let mut errors = mismatches::<T>(body);
@@ -168,13 +167,13 @@ fn is_json(content_type: Option<&str>) -> bool {
         || (media_type.starts_with("application/") && media_type.ends_with("+json"))
 }
 
-/// 413: the body is larger than the server reads.
+/// Returns a 413 problem: the body exceeds the limit.
 fn too_large(limit: usize) -> Problem {
     let detail = format!("The body may have at most {limit} octets.");
     Problem::new(ProblemCode::BodyTooLarge, detail)
 }
 
-/// 408: the body takes too long.
+/// Returns a 408 problem: the body took too long.
 pub(crate) fn too_slow(within: Duration) -> Problem {
     let detail = format!("The body did not come within {} s.", within.as_secs_f64());
     Problem::new(ProblemCode::BodyTooSlow, detail).with_header(header::CONNECTION, HeaderValue::from_static("close"))
@@ -184,7 +183,7 @@ pub(crate) fn malformed(detail: String) -> Problem {
     Problem::new(ProblemCode::MalformedJson, detail)
 }
 
-/// The path serde was at, as an RFC 6901 pointer.
+/// Converts the path of a serde error to an RFC 6901 pointer.
 pub(crate) fn pointer(path: &Path) -> String {
     path.iter()
         .filter_map(|segment| match segment {
@@ -212,7 +211,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Reads a query string. The error lists the faults by parameter.
+/// Parses a query string. The error lists the faults by parameter.
 pub(crate) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         refuse_nul(&name, &value)?;
@@ -267,7 +266,7 @@ impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for PathId<T> {
     }
 }
 
-/// The text under that name in the path, percent-decoded, without NUL.
+/// Returns a path parameter, percent-decoded. Refuses NUL.
 pub(crate) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, state)
         .await
@@ -283,7 +282,7 @@ pub(crate) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Pro
     apps::find(&state.pool, id, slug).await?.ok_or_else(|| Problem::not_found("app"))
 }
 
-/// Name of a topic: 1 to 128 of the unreserved characters of URLs and `%`.
+/// Topic name: 1 to 128 unreserved URL characters or `%`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TopicName(pub String);
 
@@ -299,7 +298,7 @@ impl FromStr for TopicName {
     }
 }
 
-/// Name of a stored template: 1 to 64 lower-case letters, digits and dashes, the first of which is no dash.
+/// Name of a stored template: 1 to 64 lower-case letters, digits and hyphens, without a leading hyphen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TemplateName(pub String);
 
@@ -316,7 +315,7 @@ impl FromStr for TemplateName {
     }
 }
 
-/// The site's own name for a person: 1 to 255 characters, no control characters.
+/// User id, chosen by the site: 1 to 255 characters without control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserId(pub String);
 
@@ -330,17 +329,17 @@ impl FromStr for UserId {
     }
 }
 
-/// Reports whether a text can be a user id.
+/// Whether a text can be a user id.
 pub(crate) fn is_user_id(text: &str) -> bool {
     text.parse::<UserId>().is_ok()
 }
 
-/// Whether a text has 1 to `max_chars` characters, none of them a control character (Postgres refuses NUL).
+/// Whether a text has 1 to `max_chars` characters and no control characters.
 pub(crate) fn is_plain_text(text: &str, max_chars: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control)
 }
 
-/// Member that distinguishes absent from null: the outer `Option` is `None` if it is absent (RFC 7396).
+/// Deserialises a member that may be absent, null or a value: the outer `Option` is `None` if it is absent (RFC 7396).
 pub(crate) fn nullable<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     T: serde::Deserialize<'de>,
@@ -349,7 +348,7 @@ where
     serde::Deserialize::deserialize(deserializer).map(Some)
 }
 
-/// Member of a `PATCH` that cannot be removed: absent, or a value. Null is refused (RFC 7396).
+/// Deserialises a member of a `PATCH` that cannot be null: absent, or a value (RFC 7396).
 pub(crate) fn not_null<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: serde::Deserialize<'de>,
@@ -358,7 +357,7 @@ where
     serde::Deserialize::deserialize(deserializer).map(Some)
 }
 
-/// Member of a `PATCH` that null resets to its default (RFC 7396).
+/// Deserialises a member of a `PATCH` that null resets to its default (RFC 7396).
 pub(crate) fn null_is_default<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: serde::Deserialize<'de> + Default,
@@ -368,7 +367,7 @@ where
     Ok(Some(value.unwrap_or_default()))
 }
 
-/// Turns the content's own complaints into the API's.
+/// Converts a fault of a message's content.
 impl From<bellwire_core::message::Problem> for FieldError {
     fn from(problem: bellwire_core::message::Problem) -> Self {
         Self::member(problem.pointer, problem.detail)

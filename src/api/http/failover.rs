@@ -1,4 +1,4 @@
-//! Requests while no Postgres accepts writes, or one does not confirm them.
+//! Handles requests while no Postgres accepts writes, or a synchronous standby does not confirm them.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use axum::response::{IntoResponse as _, Response};
 use crate::api::ApiState;
 use crate::api::http::problem::{Problem, ProblemCode};
 
-/// Time for which a request waits for a primary: enough for the promotion of a standby.
+/// Maximum time that a request waits for a primary: enough for the promotion of a standby.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Has a request wait while no host of the database takes writes. Answers one that writes as soon as it is known that commits are not
-/// confirmed: it would hang until they are.
+/// Delays a request while no database host accepts writes. Refuses writes while commits are not confirmed: the request would
+/// otherwise hang.
 pub(in crate::api) async fn wait(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     if !request.uri().path().starts_with("/v1/") {
         return next.run(request).await;

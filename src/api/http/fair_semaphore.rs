@@ -1,5 +1,5 @@
-//! Slots for expensive work of which a few run at a time: charts, simulations, searches. No app uses more than its share, however
-//! much it requests: a later app finds a slot, or gets the next one.
+//! Slots for expensive work such as charts, simulations and searches, of which a few run at a time. An app that sends many
+//! requests cannot take the share of another app.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,26 +13,26 @@ use tokio::time::timeout;
 use super::problem::{Problem, ProblemCode};
 use bellwire_core::id::AppId;
 
-/// Response to callers that waited in vain.
+/// 503 response to callers that waited too long for a slot.
 pub(crate) struct Busy {
     pub code: ProblemCode,
     pub detail: &'static str,
 }
 
-/// Places of one kind in this process. Clones share them.
+/// Slots for one kind of work in this process. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Places(Arc<SharesInner>);
 
 #[derive(Debug)]
 struct SharesInner {
     all: Arc<Semaphore>,
-    /// Places that one app may have or wait for; its further requests wait behind those.
+    /// Maximum slots that one app may use or wait for. Its further requests wait behind these.
     share: usize,
-    /// The shares of those who have or want a place: of apps, and (none) of what concerns no single app.
+    /// Limit of each app that uses or waits for a slot. The key `None` stands for requests that concern no single app.
     shares: Mutex<HashMap<Option<AppId>, Weak<Semaphore>>>,
 }
 
-/// A place; dropping it makes room for another one.
+/// An acquired slot. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct SharePermit {
     _place: OwnedSemaphorePermit,
@@ -40,14 +40,13 @@ pub(crate) struct SharePermit {
 }
 
 impl Places {
-    /// A semaphore of this many permits, of which one app may have half, rounded up.
+    /// Creates `n` slots, of which one app may use half, rounded up.
     pub(crate) fn new(n: usize) -> Self {
         let all = Arc::new(Semaphore::new(n));
         Self(Arc::new(SharesInner { all, share: n.div_ceil(2).max(1), shares: Mutex::default() }))
     }
 
-    /// Waits for a slot of that app, or (`None`) of no single app. 503: it took longer than `patience`, and the caller should
-    /// retry.
+    /// Waits for a slot of an app, or (`None`) of no single app. 503 after `patience`.
     pub(crate) async fn take(
         &self,
         app: Option<AppId>,

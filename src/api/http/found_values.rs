@@ -1,10 +1,10 @@
-//! The value that a fault is about, as part of its text: the author of a request need not look it up.
+//! Adds the value that caused a fault to the fault's text.
 
 use serde_json::Value;
 
-/// Longest text that is shown, in characters.
+/// Maximum characters of a value in a fault.
 const SHOWN_MAX: usize = 60;
-/// Members that hold secrets, or what people wrote to people.
+/// Members whose values are never shown: secrets and message content.
 const SECRET: [&str; 21] = [
     "api_key",
     "attributes",
@@ -29,7 +29,7 @@ const SECRET: [&str; 21] = [
     "url",
 ];
 
-/// Adds the value of a member to the text of its fault, if that is a text, a number or a boolean, and not secret.
+/// Appends the value of a member to its fault, if it is a string, number or boolean, and not secret.
 pub(crate) fn add_value(detail: &mut String, pointer: &str, body: &Value) {
     let is_secret = pointer.split('/').any(|segment| SECRET.contains(&segment));
     let Some(value) = body.pointer(pointer).filter(|_| !is_secret).and_then(shown) else { return };

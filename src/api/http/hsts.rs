@@ -1,4 +1,4 @@
-//! `Strict-Transport-Security` (RFC 6797): the response to HTTPS requests that makes browsers use HTTPS only.
+//! `Strict-Transport-Security` (RFC 6797): lets browsers use HTTPS only.
 
 use std::time::Duration;
 
@@ -17,14 +17,15 @@ pub(crate) struct Hsts {
 }
 
 impl Hsts {
-    /// Returns the header for this time. `None`: no header. `X-Forwarded-Proto` counts if trusted proxies exist.
+    /// Creates the header. `None` if `max_age` is zero. With trusted proxies, `X-Forwarded-Proto` decides whether a request
+    /// came by HTTPS.
     pub(crate) fn new(max_age: Duration, trusted_proxies: usize) -> Option<Self> {
         let value = HeaderValue::try_from(format!("max-age={}", max_age.as_secs())).expect("plain ASCII");
         (!max_age.is_zero()).then_some(Self { value, trusted_proxies })
     }
 }
 
-/// Whether a request came by HTTPS: to us, or to the proxy that wrote last into `X-Forwarded-Proto`.
+/// Whether a request came by HTTPS, to this server or to the proxy that wrote the last `X-Forwarded-Proto`.
 pub(crate) fn came_by_https(headers: &HeaderMap, extensions: &Extensions, trusted_proxies: usize) -> bool {
     let forwarded = || {
         let last = headers.get_all("x-forwarded-proto").iter().next_back()?.as_bytes();
@@ -33,7 +34,7 @@ pub(crate) fn came_by_https(headers: &HeaderMap, extensions: &Extensions, truste
     extensions.get::<OverTls>().is_some() || (trusted_proxies > 0 && forwarded().unwrap_or(false))
 }
 
-/// Adds the header to each response to a request by HTTPS. Browsers ignore it elsewhere.
+/// Adds the header to responses to HTTPS requests. Browsers ignore it otherwise.
 pub(crate) async fn tell(State(hsts): State<Hsts>, request: Request, next: Next) -> Response {
     let is_due = came_by_https(request.headers(), request.extensions(), hsts.trusted_proxies);
     let mut response = next.run(request).await;

@@ -1,10 +1,10 @@
-//! `Idempotency-Key`: a request is carried out once, however often it is made with the same key by the same caller.
+//! `Idempotency-Key`: repeats of a request by the same caller with the same key are executed once.
 //!
 //! A handler takes [`Making`] (or [`Pending`], without a body) as its last argument, validates, [begins](Pending::begin), works
-//! in the returned transaction, and [finishes](Once::finish) with its response: work and response commit together. A repeat gets
-//! the stored response and never reaches the handler. The key of a refused request stays unused. Responses are sealed, since some
-//! contain a secret. Messages commit in groups: see [`crate::api::messages::accept`]. Work of several transactions begins [in
-//! parts](Pending::begin_in_parts).
+//! in the returned transaction, and [finishes](Once::finish) with its response: work and response commit together. A repeat
+//! gets the stored response and never reaches the handler. A refused request does not use up its key. Stored responses are
+//! encrypted, because some contain a secret. Messages commit in groups: see [`crate::api::messages::accept`]. Work of several
+//! transactions begins [in parts](Pending::begin_in_parts).
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use bellwire_store::operations::idempotency::{self, Claim, KeyScope, KeyedReques
 use bellwire_store::transactions::begin_on;
 use bellwire_vault::Vault;
 
-/// Time that a request waits for another one with the same key.
+/// Maximum time that a request waits for another request with the same key.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) const IDEMPOTENCY_KEY_RULE: &str = "must be 1 to 255 ASCII characters";
@@ -44,16 +44,16 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
     text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE))
 }
 
-/// Returns whether a text is 1 to 255 visible ASCII characters, spaces and tabs, as a header may contain.
+/// Whether a text is 1 to 255 visible ASCII characters, spaces and tabs.
 pub(crate) fn is_idempotency_key(text: &str) -> bool {
     (1..=255).contains(&text.len()) && text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b))
 }
 
-/// Response that replaces that of the handler: a refusal, or the response to the first request.
+/// Response in place of the handler's: a refusal, or the stored response to the first request.
 #[derive(Debug)]
 pub(crate) enum Instead {
     Refused(Problem),
-    /// Boxed, since few requests are repeats.
+    /// Stored response. Boxed, because few requests are repeats.
     Before(Box<Response>),
 }
 
@@ -73,7 +73,7 @@ impl IntoResponse for Instead {
 }
 
 impl Instead {
-    /// Response to a request that is not the first with its key.
+    /// Returns the response to a request whose key was used before.
     fn of(state: &ApiState, claim: Claim) -> Self {
         match Replay::new(&state.vault, claim) {
             Ok(replay) => Self::Before(Box::new(replay.into_response())),
@@ -82,7 +82,7 @@ impl Instead {
     }
 }
 
-/// Status and body of the first request's response.
+/// Status and body of the stored response.
 #[derive(Clone)]
 pub(crate) struct Replay {
     pub status: StatusCode,
@@ -90,8 +90,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Opens the response to the first request with the key. 422: the key was used for another request. 409: the first request is
-    /// still at work.
+    /// Decrypts the stored response. 422: the key was used for another request. 409: the first request is still running.
     pub(crate) fn new(vault: &Vault, claim: Claim) -> Result<Self, Problem> {
         match claim {
             Claim::Answered(response) => {
@@ -111,8 +110,8 @@ impl IntoResponse for Replay {
     }
 }
 
-/// Returns the response to the first request with the key where this one is `refused`: resources of the request may have changed
-/// or ended since the first one.
+/// Returns the stored response if this request was `refused`: resources of the request may have changed or ended since the
+/// first one.
 pub(crate) async fn first_response(
     state: &ApiState,
     request: Option<&KeyedRequest>,
@@ -125,13 +124,13 @@ pub(crate) async fn first_response(
     }
 }
 
-/// 422: the key was used for another request.
+/// Returns a 422 problem: the key was used for another request.
 pub(crate) fn reused() -> Problem {
     let detail = "This Idempotency-Key was used with another path, query, body or headers.";
     Problem::new(ProblemCode::IdempotencyKeyReused, detail)
 }
 
-/// 409: the first request with the key is still at work.
+/// Returns a 409 problem: the first request with the key is still running.
 pub(crate) fn in_progress() -> Problem {
     let detail = "A request with this Idempotency-Key is still being worked on.";
     Problem::new(ProblemCode::IdempotencyKeyInProgress, detail)
@@ -142,7 +141,7 @@ fn json(status: StatusCode, body: &[u8]) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_vec()).into_response()
 }
 
-/// A JSON body, its faults so far, and the request to begin.
+/// A parsed JSON body, its faults so far, and the request to begin.
 #[derive(Debug)]
 pub(crate) struct Making<T>(pub T, pub Faults, pub Pending);
 
@@ -179,7 +178,7 @@ impl Head {
     }
 }
 
-/// A request that was not answered before. Its key, if any, is not claimed.
+/// A request without a stored response. Its key, if any, is not claimed yet.
 #[derive(Debug)]
 pub(crate) struct Pending(Option<KeyedRequest>);
 
@@ -206,14 +205,15 @@ impl Pending {
         }
     }
 
-    /// Begins the work. Another request with the key may have been faster, or may be at work.
+    /// Begins the transaction and claims the key. The error is the response if another request with the key has finished or is
+    /// running.
     pub(crate) async fn begin(self, state: &ApiState) -> Result<Once, Instead> {
         Once { tx: state.begin().await?, claimed: None }.claim(self.0, state).await
     }
 
-    /// Begins work of several transactions, each of which stays done. No other request works under the key meanwhile, in any
-    /// process, and later ones get the response. If the work breaks off there is no response, and a repeat continues the work.
-    /// One transaction for all of the work would hold up the event stream.
+    /// Begins work of several transactions, each of which commits by itself. A lock stops other requests with the key in all
+    /// processes; later ones get the response. After an interruption, a repeat continues the work. One large transaction would
+    /// delay the event stream.
     pub(crate) async fn begin_in_parts(self, state: &ApiState, app: AppId) -> Result<InParts, Instead> {
         let Some(request) = self.0 else { return Ok(InParts(None)) };
         let place = state.place_to_search(app).await?;
@@ -230,18 +230,18 @@ impl Pending {
     }
 }
 
-/// Work of several transactions.
+/// Work of several transactions under the lock of its key.
 pub(crate) struct InParts(Option<HeldLock>);
 
 struct HeldLock {
     request: KeyedRequest,
     alone: PoolConnection<Postgres>,
-    /// Limits these connections, so that enough are left to work with.
+    /// Slot that limits connections held by locks, so that enough are left for other work.
     place: SharePermit,
 }
 
 impl InParts {
-    /// Stores the response, which must not be an error.
+    /// Stores the response, which must be a success.
     pub(crate) async fn finish(self, state: &ApiState, answer: &impl Serialize) -> Result<Response, Instead> {
         let (request, tx, _place) = match self.0 {
             Some(HeldLock { request, alone, place }) => {
@@ -259,7 +259,7 @@ impl InParts {
     }
 }
 
-/// A begun request and the transaction to do its work in. A drop undoes everything, the claim of the key included.
+/// A begun request and its transaction. Dropping it rolls everything back, including the claim of the key.
 pub(crate) struct Once {
     tx: PgTransaction<'static>,
     claimed: Option<KeyedRequest>,
@@ -279,7 +279,7 @@ impl Once {
         &mut self.tx
     }
 
-    /// Commits the work with the response, which must not be an error.
+    /// Commits the work with the response, which must be a success.
     pub(crate) async fn finish(
         mut self,
         state: &ApiState,

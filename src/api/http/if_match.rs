@@ -1,9 +1,9 @@
-//! `ETag`, `If-None-Match` and `If-Match` for everything that servers and the team read and change: one layer around their routes.
+//! `ETag`, `If-None-Match` and `If-Match` for resources that servers and teammates read and change, as one layer around the
+//! routes.
 //!
-//! Representations are tagged by a hash of the response. A change with the tag of the caller's version in `If-Match` gets 412 if
-//! the tag is not current: the layer reads the resource by the `GET` of the same path with the caller's permissions, and accepts
-//! the change if the tag is the same, while other conditional changes to this kind of resource of the app wait. A change without
-//! a condition is not checked, and does not wait.
+//! A tag is a hash of the response. A change with `If-Match` gets 412 unless the tag is current. To compare, the layer reads
+//! the resource by the `GET` of the same path with the caller's permissions. Meanwhile other conditional changes to this kind
+//! of resource of the app wait. A change without a condition is neither checked nor delayed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use super::problem::{Problem, ProblemCode};
 use crate::api::ApiState;
 use bellwire_store::operations::if_match;
 
-/// Concurrent conditional changes, half of them of one app: each holds one connection to the database, and works with another.
+/// Maximum concurrent conditional changes, half of them of one app. Each uses two database connections.
 const AT_ONCE: usize = 4;
-/// Timeout of waiting for another change to the same kind of resource.
+/// Maximum wait for another change to the same kind of resource.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BUSY: Busy =
     Busy { code: ProblemCode::EditsBusy, detail: "More is being changed under a condition than can be at a time." };
@@ -52,8 +52,8 @@ impl Edits {
         Arc::new(Self { state, routes, editable, turns: Places::new(AT_ONCE) })
     }
 
-    /// Reads the resource of a request with the caller's permissions. `None`: it does not exist. The error: the caller may not
-    /// read it, or it failed.
+    /// Reads the current tag of the resource with the caller's permissions. `None`: the resource does not exist. The error is
+    /// the response if reading failed or is not allowed.
     async fn read(&self, parts: &Parts) -> Result<Option<HeaderValue>, Response> {
         let mut get = Request::new(Body::empty());
         *get.uri_mut() = parts.uri.path().parse().map_err(|_| Problem::internal().into_response())?;
@@ -70,7 +70,7 @@ impl Edits {
         }
     }
 
-    /// Refuses a change if what it is about is not what it asks for. 412.
+    /// Checks the condition of a change. 412 if it does not hold.
     async fn check(&self, parts: &Parts) -> Result<(), Response> {
         let now = self.read(parts).await?;
         let headers = &parts.headers;
@@ -132,7 +132,7 @@ fn route(parts: &Parts) -> &str {
     parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str)
 }
 
-/// Tags what is read, and lets changes with a condition through only while it holds.
+/// Adds tags to reads, and refuses changes whose condition does not hold.
 pub(crate) async fn guard(State(edits): State<Arc<Edits>>, request: Request, next: Next) -> Response {
     let (method, headers) = (request.method(), request.headers());
     if method == Method::GET {
@@ -148,7 +148,7 @@ pub(crate) async fn guard(State(edits): State<Arc<Edits>>, request: Request, nex
     next.run(request).await
 }
 
-/// Returns a response with its tag, or 304 if the caller has the current one.
+/// Adds the tag to a response. Responds with 304 if the caller has the current version.
 async fn show(request: &HeaderMap, response: Response) -> Result<Response, Response> {
     let (tag, response) = tag(response).await?;
     if !etag::is_named(request, &header::IF_NONE_MATCH, tag.as_ref(), Comparison::Weak) {
@@ -160,7 +160,7 @@ async fn show(request: &HeaderMap, response: Response) -> Result<Response, Respo
     Ok(Response::from_parts(parts, Body::empty()))
 }
 
-/// Tags an answer that shows something as JSON, and is all there.
+/// Computes the tag of a complete JSON response.
 async fn tag(response: Response) -> Result<(Option<HeaderValue>, Response), Response> {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     let (mut parts, body) = response.into_parts();
@@ -174,7 +174,7 @@ async fn tag(response: Response) -> Result<(Option<HeaderValue>, Response), Resp
     Ok((Some(tag), Response::from_parts(parts, Body::from(octets))))
 }
 
-/// Describes all of that.
+/// Adds the headers and responses to the OpenAPI description.
 pub(crate) fn describe(description: &mut OpenApi) {
     for (path, item) in &mut description.paths.paths {
         // Exports are written as they are read, and have no tag.
@@ -196,7 +196,7 @@ pub(crate) fn describe(description: &mut OpenApi) {
     }
 }
 
-/// Whether it answers JSON, and so has a tag.
+/// Adds the tag to an operation that responds with JSON. Returns whether it does.
 fn describe_reading(operation: &mut Operation) -> bool {
     let Some(RefOr::T(shown)) = operation.responses.responses.get_mut("200") else { return false };
     if !shown.content.contains_key("application/json") {

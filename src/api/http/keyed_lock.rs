@@ -1,5 +1,5 @@
-//! Lock by idempotency key: requests with the same key run one after the other in this process, before any of them has a
-//! connection or a place in a group. The first one does the work, and the others get its stored result.
+//! Lock by idempotency key: requests with the same key run one after the other in this process, before they take a connection
+//! or a slot. The first one does the work, and the others get its stored response.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// Locks by the ids of requests that are at work or wait. Cheap to clone.
+/// Locks by the ids of running and waiting requests. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Turns(Arc<Mutex<HashMap<Uuid, Arc<Lock<()>>>>>);
 
-/// The turn of one request; the next one's comes when it is dropped.
+/// Guard of a lock. Dropping it lets the next request run.
 pub(crate) struct KeyedLockGuard {
     turns: Turns,
     id: Uuid,
@@ -23,7 +23,7 @@ pub(crate) struct KeyedLockGuard {
 }
 
 impl Turns {
-    /// Waits for the lock of a request with a key. `None`: others held it for longer than `patience`.
+    /// Waits for the lock. `None`: other requests held it for longer than `patience`.
     pub(crate) async fn take(&self, id: Uuid, patience: Duration) -> Option<KeyedLockGuard> {
         let lock = self.0.lock().entry(id).or_default().clone();
         let mut turn = KeyedLockGuard { turns: self.clone(), id, lock: Some(lock.clone()), held: None };

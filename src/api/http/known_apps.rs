@@ -1,4 +1,4 @@
-//! Apps that browsers asked for, as they were when the database was last asked.
+//! Cache of apps for requests from browsers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use bellwire_core::id::AppId;
 use bellwire_store::keys::apps::App;
 
-/// Time for which an app's origins are cached, because they may change.
+/// Time for which an app is cached. Its origins may change.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 /// Maximum number of cached apps.
 const APPS_MAX: usize = 1_000;
 
-/// Cached apps by name.
+/// Cached apps by id or slug, with the time of reading.
 #[derive(Default)]
 pub(crate) struct KnownApps(Mutex<HashMap<String, (Instant, Arc<App>)>>);
 
@@ -27,17 +27,17 @@ impl KnownApps {
         apps.insert(name.to_owned(), (Instant::now(), app.clone()));
     }
 
-    /// Removes an app that is being deleted: the next request asks the database.
+    /// Removes an app that is being deleted, so that the next request reads the database.
     pub(crate) fn forget(&self, app: AppId) {
         self.0.lock().retain(|_, (_, known)| known.id != app);
     }
 
-    /// Returns the app as it was a few seconds ago.
+    /// Returns a cached app that is at most [`KEPT_FOR`] old.
     pub(crate) fn lately(&self, name: &str) -> Option<Arc<App>> {
         self.0.lock().get(name).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, app)| app.clone())
     }
 
-    /// Returns the app as it was at the last request for it.
+    /// Returns a cached app of any age.
     pub(crate) fn recall(&self, name: &str) -> Option<Arc<App>> {
         self.0.lock().get(name).map(|(_, app)| app.clone())
     }

@@ -1,4 +1,5 @@
-//! API keys used within the last second, with their apps: a server that sends codes uses the same key each time.
+//! Cache of API keys used within the last second, with their apps: a server that sends one-time codes uses the same key each
+//! time.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use bellwire_store::keys::apps::App;
 /// Time for which a key is cached. Another process may have revoked it, or changed its app. A change in this process
 /// [drops](KnownKeys::changing) it at once.
 const BELIEVED_FOR: TimeDelta = TimeDelta::seconds(1);
-/// Keys in memory at most, beyond which all are read again. Only valid ones get in.
+/// Maximum cached keys. When it is reached, the cache is emptied. Invalid keys are not cached.
 const KNOWN_MAX: usize = 10_000;
 
 /// Credential of a request: the keyed hash of a secret, and the app in the path, if any.
@@ -39,7 +40,7 @@ pub(crate) struct KeyRead {
 }
 
 impl KnownKeys {
-    /// Returns the result of the last second, if the key has not expired since. Otherwise a read begins.
+    /// Returns a cached result of the last second if the key has not expired. Otherwise starts a read.
     pub(crate) fn recall(&self, shown: &CredentialKey, now: Timestamp) -> Result<CachedKey, KeyRead> {
         let known = self.0.lock();
         match known.read.get(shown) {
@@ -50,7 +51,7 @@ impl KnownKeys {
         }
     }
 
-    /// Remembers what a reading found, unless something was changed since it began.
+    /// Caches the result of a read, unless something changed since it started.
     pub(crate) fn remember(&self, KeyRead { generation, began }: KeyRead, shown: CredentialKey, read: CachedKey) {
         let mut known = self.0.lock();
         if known.generation != generation {
@@ -62,7 +63,7 @@ impl KnownKeys {
         known.read.insert(shown, (began, read));
     }
 
-    /// Guard to hold while keys or apps are changed, until the commit: earlier results are dropped at its end, after success or
+    /// Returns a guard to hold while keys or apps are changed, until the commit. Its drop empties the cache, after success or
     /// failure.
     pub(crate) fn changing(&self) -> Changing<'_> {
         Changing(self)

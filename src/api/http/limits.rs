@@ -46,30 +46,30 @@ fn limiter<K: std::hash::Hash + Eq + Clone>(rate: RequestRate) -> Limiter<K> {
     RateLimiter::dashmap(rate.quota()).with_middleware()
 }
 
-/// Rate of messages by a visitor of the example page.
+/// Rate at which a visitor of the example page can send messages.
 const TRIES: RequestRate = RequestRate { burst: 6, per_minute: 6 };
 /// Rate at which the example page stores new origins.
 const EXAMPLE_CHANGES: RequestRate = RequestRate { burst: 10, per_minute: 6 };
 
-/// Limit of an IPv6 /48, relative to each /64 in it: enough for an office, too little for a caller that alternates among its
-/// 65,536.
+/// Limit of an IPv6 /48 in multiples of the limit of a /64. Enough for an office, too little for a client that alternates among
+/// its 65,536 networks.
 const SITE_FACTOR: u32 = 16;
 
-/// Requests between two cleanups, in which limiters drop idle clients with a full budget.
+/// Number of requests between two cleanups, which drop clients with a full budget.
 const CLEARED_EVERY: u32 = 20_000;
 
 pub(crate) struct RequestLimits {
     pub keys: KeyLimits,
     clients: PerClient,
-    /// Preflights, which browsers send beside requests with a token.
+    /// Limit of CORS preflights, which browsers send before requests with a token.
     preflights: PerClient,
-    /// Limits of subscriptions' tokens.
+    /// Limits by subscription token.
     pub tokens: TokenLimits,
     apps: Limiter<AppId>,
-    /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
+    /// Limit of receipts. It is separate, because a burst of receipts must not prevent subscribing.
     reporters: PerClient,
     reports: Limiter<AppId>,
-    /// Messages that visitors of the example page send to themselves.
+    /// Limit of messages by visitors of the example page.
     tries: PerClient,
     example_changes: PerClient,
     pub sign_ins: SignIns,
@@ -97,12 +97,12 @@ impl RequestLimits {
         }
     }
 
-    /// `https` or `http`, as the client used it.
+    /// Returns `https` or `http`, as the client used it.
     pub(crate) fn scheme_of(&self, headers: &HeaderMap, extensions: &Extensions) -> &'static str {
         if came_by_https(headers, extensions, self.trusted_proxies) { "https" } else { "http" }
     }
 
-    /// Returns the client of a request. Each limit by client calls it first, so it also cleans up now and then.
+    /// Returns the client of a request. Also removes idle clients from the limiters now and then.
     pub(crate) fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
         self.clear_now_and_then();
         self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
@@ -121,12 +121,12 @@ impl RequestLimits {
         }
     }
 
-    /// Counts a public request against its client. Returns the budget left, as headers.
+    /// Counts a public request against its client. Returns the remaining budget.
     pub(crate) fn client(&self, client: IpAddr) -> Result<Budget, Problem> {
         self.clients.take(client)
     }
 
-    /// Counts a preflight against its client. Returns the budget left, as headers.
+    /// Counts a preflight against its client. Returns the remaining budget.
     pub(crate) fn preflight(&self, client: IpAddr) -> Result<Budget, Problem> {
         self.preflights.take(client)
     }
@@ -135,7 +135,7 @@ impl RequestLimits {
         take(&self.apps, "app", &app).map(drop)
     }
 
-    /// Counts a request with receipts against its client. Returns the budget left, as headers.
+    /// Counts a request with receipts against its client. Returns the remaining budget.
     pub(crate) fn reporter(&self, client: IpAddr) -> Result<Budget, Problem> {
         self.reporters.take(client)
     }
@@ -144,25 +144,25 @@ impl RequestLimits {
         take(&self.reports, "app", &app).map(drop)
     }
 
-    /// Counts a message that a visitor of the example page sends to itself.
+    /// Counts a message that a visitor of the example page sends to their own browser.
     pub(crate) fn tried(&self, client: IpAddr) -> Result<(), Problem> {
         self.tries.take(client).map(drop)
     }
 
-    /// Counts what a visitor of the example page has it write down.
+    /// Counts a change that the example page stores.
     pub(crate) fn example_change(&self, client: IpAddr) -> Result<(), Problem> {
         self.example_changes.take(client).map(drop)
     }
 
-    /// Returns the number of a client's failed sign-ins for an entry of the audit log, this one included. `None`: a later entry
-    /// includes it.
+    /// Counts a failed sign-in of a client. Returns the number of failures to write in an audit entry, including this one.
+    /// `None`: a later entry includes it.
     pub(crate) fn refused(&self, client: IpAddr, at: RefusalScope) -> Option<i64> {
         self.refusals.refused(client, at)
     }
 
-    /// Address of the client: the other end of the connection, or with trusted proxies the entry of `X-Forwarded-For` that the
-    /// outermost of them wrote. Entries further left may be made up, and are not parsed. `None`: the request came off no socket,
-    /// or the proxies wrote no address. The address of a proxy is never that of a client.
+    /// Returns the address of the client: the peer, or with trusted proxies the entry of `X-Forwarded-For` that the outermost
+    /// trusted proxy wrote. Entries further left may be forged and are ignored. `None`: no socket, or the proxies wrote no
+    /// address.
     pub(crate) fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         let Some(skipped) = self.trusted_proxies.checked_sub(1) else { return peer(extensions) };
         let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
@@ -171,17 +171,17 @@ impl RequestLimits {
     }
 }
 
-/// The other end of the connection that a request came on.
+/// Returns the peer address of the request's connection.
 pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
 }
 
-/// Reads an address as proxies write it: some add the port.
+/// Parses an address in `X-Forwarded-For`, with or without a port.
 fn read_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// A rate for each client, and [`SITE_FACTOR`] times that for the IPv6 /48 that it is in.
+/// Limit by client, and [`SITE_FACTOR`] times that by IPv6 /48.
 struct PerClient {
     name: &'static str,
     households: Limiter<IpAddr>,
@@ -193,7 +193,7 @@ impl PerClient {
         Self { name, households: limiter(rate), sites: limiter(rate.times(SITE_FACTOR)) }
     }
 
-    /// Counts one request. Returns the smaller budget of both.
+    /// Counts one request. Returns the smaller remaining budget of the two limits.
     fn take(&self, client: IpAddr) -> Result<Budget, Problem> {
         let own = take(&self.households, self.name, &household(client))?;
         let Some(site) = site(client) else { return Ok(own) };
@@ -227,7 +227,7 @@ impl Budget {
         ]
     }
 
-    /// Writes it, unless the response has a limit already.
+    /// Writes the headers, unless the response has them already.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if !headers.contains_key(LIMIT) {
             headers.extend(self.headers());
@@ -248,7 +248,7 @@ fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &'static st
     }
 }
 
-/// Counts `n` at once, or none of them.
+/// Counts `n` requests at once, or none if fewer are left.
 fn take_several<K: std::hash::Hash + Eq + Clone>(
     limiter: &Limiter<K>,
     name: &'static str,
@@ -260,7 +260,7 @@ fn take_several<K: std::hash::Hash + Eq + Clone>(
     taken.map(drop).map_err(|until| exceeded(name, &until))
 }
 
-/// 429 until this time.
+/// Returns a 429 problem that ends at this time.
 fn exceeded(name: &'static str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
     let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
     let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");

@@ -1,4 +1,4 @@
-//! `Location` of created resources (RFC 9110 section 15.3.2), for first responses and for replayed ones.
+//! Adds `Location` to responses about created resources (RFC 9110 section 15.3.2), replayed ones included.
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Method, StatusCode, header};

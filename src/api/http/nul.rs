@@ -1,4 +1,4 @@
-//! NUL in texts: Postgres does not store it.
+//! Checks for NUL in strings, which Postgres cannot store.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::problem::{FieldError, Problem, TOLD_MAX, pointer_segment};
 /// The only spelling of NUL in JSON.
 const NUL_ESCAPE: &[u8] = b"\\u0000";
 
-/// The rule of all texts in paths, query strings, bodies and files: Postgres does not store NUL.
+/// Fault of strings in paths, query strings, bodies and files.
 pub(crate) const NO_NUL: &str = "must not contain NUL (U+0000)";
 
 pub(crate) fn has_nul(text: &str) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn refuse_nul(parameter: &str, value: &str) -> Result<(), Problem> {
     if has_nul(value) { Err(Problem::invalid_parameter(parameter, NO_NUL)) } else { Ok(()) }
 }
 
-/// Whether a name or a string within a JSON value satisfies the condition.
+/// Whether a member name or string within a JSON value satisfies the condition.
 pub(crate) fn any_text(value: &Value, is: &impl Fn(&str) -> bool) -> bool {
     match value {
         Value::String(text) => is(text),
@@ -28,7 +28,7 @@ pub(crate) fn any_text(value: &Value, is: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Rejects a body in which a name or a string contains NUL. `payload` and `data` belong to the site and are stored sealed: they may.
+/// Refuses a body with NUL in a member name or string. `payload` and `data` are exempt: they are stored encrypted.
 pub(crate) fn reject_nul(bytes: &[u8]) -> Result<(), Problem> {
     // JSON has no other way to write NUL.
     if !bytes.windows(NUL_ESCAPE.len()).any(|at| at == NUL_ESCAPE) {

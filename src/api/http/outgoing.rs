@@ -1,5 +1,5 @@
-//! Bodies of any length, produced part by part at the client's speed: a slow client costs the memory of a few parts. A stalled
-//! client, or one whose permission ended, gets no more, and its memory is freed.
+//! Streaming bodies of any length, produced at the client's speed within the memory of a few parts. A stalled client, or one
+//! whose permission ended, is disconnected.
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +16,8 @@ use super::extract::Recheck;
 use super::fair_semaphore::SharePermit;
 use crate::api::ApiState;
 
-/// Reason why a body was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
+/// Reason for which a body was interrupted. The connection is then closed without the end of the body, so that a client notices
+/// the truncation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyInterrupted {
     #[error("the client has gone, or took nothing for too long")]
@@ -30,11 +31,11 @@ enum BodyChunk {
     End,
 }
 
-/// The end of a body at which it is made. Dropping it cuts the body off.
+/// Writing end of a streaming body. Dropping it truncates the body.
 pub(crate) struct Outgoing {
     to: mpsc::Sender<BodyChunk>,
     patience: Duration,
-    /// Check of the caller's permission. `None`: it cannot end.
+    /// Check of the caller's permission. `None`: the permission cannot end.
     recheck: Option<(Recheck, ApiState)>,
 }
 
@@ -57,8 +58,8 @@ impl Outgoing {
         (Self { to, patience, recheck }, Body::from_stream(parts))
     }
 
-    /// Waits until the client has taken what it was given, and asks whether it may have more. To be called before a part is read that
-    /// only those may have: it is given without being asked again.
+    /// Waits until the client has read the previous part, then rechecks its permission. Call it before reading a part that
+    /// requires the permission.
     async fn may_go_on(&self) -> Result<(), BodyInterrupted> {
         self.has_room().await?;
         match &self.recheck {
@@ -74,7 +75,7 @@ impl Outgoing {
             .map_err(|_| BodyInterrupted::Client)
     }
 
-    /// Gives a part, once the client has taken the one before.
+    /// Sends a part after the client has read the previous one.
     pub(crate) async fn part(&self, octets: Bytes) -> Result<(), BodyInterrupted> {
         self.may_go_on().await?;
         self.has_room().await?.send(BodyChunk::Part(octets));
@@ -86,8 +87,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Gives all of these parts, each of which is made when the one before was taken, and keeps the place for as long. `what` it is
-    /// names it in the log if it breaks off.
+    /// Sends all parts, each produced after the client has read the previous one. Holds the slot until the end. `what` is the
+    /// name of the body in log lines.
     pub(crate) fn give<E>(
         self,
         parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,

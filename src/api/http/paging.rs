@@ -1,5 +1,5 @@
-//! Lists by opaque cursor, newest first, in both directions: stable while rows are added and deleted, and as cheap on the last
-//! page as on the first.
+//! Cursor-based pages, newest row first, in both directions. They are stable while rows are added and deleted, and the last
+//! page costs as little as the first.
 
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -11,12 +11,12 @@ use super::problem::Problem;
 use bellwire_core::base64url;
 use bellwire_store::keyset::{Keyset, Towards};
 
-/// Default rows of a page.
+/// Default number of rows in a page.
 const LIMIT_DEFAULT: u16 = 50;
-/// Most rows in a page.
+/// Maximum number of rows in a page.
 const LIMIT_MAX: u16 = 250;
 
-/// Part of a list.
+/// Paging parameters of a list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -36,7 +36,7 @@ pub(crate) struct PageRequest {
 }
 
 impl Paging {
-    /// Checks limit and iterator.
+    /// Validates limit and iterator.
     pub(crate) fn cut(&self) -> Result<PageRequest, Problem> {
         let limit = self.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
@@ -53,12 +53,12 @@ impl Paging {
 }
 
 impl PageRequest {
-    /// Rows to ask the database for: one more than the page, to see whether it is the last.
+    /// Returns the database query: one row more than the page, to detect the last page.
     pub(crate) fn ask(self) -> Keyset {
         Keyset { towards: self.towards, beyond: self.beyond, limit: i64::from(self.limit) + 1 }
     }
 
-    /// Cuts a page out of a short list that was read as a whole, the newest row first.
+    /// Cuts a page out of a short list that was read as a whole, newest row first.
     pub(crate) fn page_of_all<R, T, I: Into<Uuid>>(
         self,
         mut rows: Vec<R>,
@@ -75,7 +75,7 @@ impl PageRequest {
         self.page(rows, id, show)
     }
 
-    /// Makes a page of what the database gave for [`ask`](Self::ask), the nearest first.
+    /// Builds a page from the rows of [`ask`](Self::ask), nearest row first.
     pub(crate) fn page<R, T, I: Into<Uuid>>(
         self,
         rows: Vec<R>,
@@ -85,7 +85,7 @@ impl PageRequest {
         self.page_of_search(rows, None, id, show)
     }
 
-    /// The same of a list that was looked through no further than to the id `looked_to`: there may be more behind it.
+    /// Builds a page of a search that stopped at the id `looked_to`, beyond which more rows may match.
     pub(crate) fn page_of_search<R, T, I: Into<Uuid>>(
         self,
         mut rows: Vec<R>,
@@ -107,8 +107,8 @@ impl PageRequest {
     }
 }
 
-/// The iterators of the pages on both sides of one that lies `towards`: of the older one and of the newer one. Its rows begin at the
-/// key `nearest`, and there are more beyond the key `further`. A list that has not begun has nothing before it.
+/// Returns the iterators of the older and the newer page. `towards` is the direction of this page, `nearest` its first key, and
+/// `further` its last key if more rows follow. The first page has no newer one.
 pub(crate) fn sides<K: AsRef<[u8]>>(
     towards: Towards,
     nearest: K,
@@ -122,7 +122,7 @@ pub(crate) fn sides<K: AsRef<[u8]>>(
     }
 }
 
-/// For a page without rows: the key beyond which, the other way, that is found again which this page lies beyond.
+/// Returns a key for the page in the opposite direction of an empty page, so that it includes the row `beyond`.
 pub(crate) fn stepped_back(beyond: Uuid, towards: Towards) -> Uuid {
     let beyond = beyond.as_u128();
     Uuid::from_u128(match towards {
@@ -131,17 +131,17 @@ pub(crate) fn stepped_back(beyond: Uuid, towards: Towards) -> Uuid {
     })
 }
 
-/// An octet behind the key in iterators that lead to newer rows.
+/// Last byte of iterators that lead to newer rows.
 const NEWER: u8 = 1;
 
-/// The iterator of the page that lies beyond a key.
+/// Encodes the iterator of the page beyond a key.
 pub(crate) fn write(towards: Towards, key: impl AsRef<[u8]>) -> String {
     let mut octets = key.as_ref().to_vec();
     octets.extend((towards == Towards::Newer).then_some(NEWER));
     base64url::encode(octets)
 }
 
-/// Reads an iterator whose key has that many octets.
+/// Decodes an iterator whose key has `octets` bytes.
 pub(crate) fn read(iterator: &str, octets: usize) -> Option<(Towards, Vec<u8>)> {
     let decoded = base64url::decode(iterator)?;
     let (key, way) = decoded.split_at_checked(octets)?;
@@ -155,11 +155,11 @@ pub(crate) fn read(iterator: &str, octets: usize) -> Option<(Towards, Vec<u8>)> 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Page<T> {
-    /// The rows, in the list's order whichever way the page was reached.
+    /// Rows in the order of the list, for both paging directions.
     pub data: Vec<T>,
-    /// Iterator of the next page, with older rows. Null on the last one.
+    /// Iterator of the next page, with older rows. Null on the last page.
     pub iterator: Option<String>,
-    /// Iterator of the previous page, with newer rows. Null on the first one.
+    /// Iterator of the previous page, with newer rows. Null on the first page.
     pub prev_iterator: Option<String>,
     /// Whether this is the last page.
     pub done: bool,
@@ -167,7 +167,7 @@ pub(crate) struct Page<T> {
     pub limit: u16,
 }
 
-/// An RFC 8288 `Link` from a page to those on both sides.
+/// Returns the `Link` header (RFC 8288) with the next and previous page.
 pub(crate) fn links(uri: &Uri, next: Option<&str>, prev: Option<&str>) -> Option<HeaderValue> {
     let link = |iterator: &str, rel: &str| {
         let query = uri.query().unwrap_or_default();
@@ -182,7 +182,7 @@ pub(crate) fn links(uri: &Uri, next: Option<&str>, prev: Option<&str>) -> Option
 }
 
 impl<T> Page<T> {
-    /// Page of a list that is returned as a whole.
+    /// Builds the only page of a list.
     pub(crate) fn complete(data: Vec<T>) -> Self {
         let limit = u16::try_from(data.len()).unwrap_or(u16::MAX);
         Self { data, iterator: None, prev_iterator: None, done: true, limit }
@@ -190,7 +190,7 @@ impl<T> Page<T> {
 }
 
 impl<T: Serialize> Page<T> {
-    /// The answer, with an RFC 8288 `Link` to the pages on both sides.
+    /// Returns the response with a `Link` header (RFC 8288).
     pub(crate) fn answer(self, uri: &Uri) -> Response {
         let link = links(uri, self.iterator.as_deref(), self.prev_iterator.as_deref());
         let mut response = axum::Json(self).into_response();

@@ -1,4 +1,4 @@
-//! Every refusal of the API: an RFC 9457 problem with a stable `code` and the places of what is wrong.
+//! Errors of the API: RFC 9457 problems with a stable `code` and the location of each fault.
 
 mod code;
 
@@ -16,11 +16,11 @@ use super::found_values::add_value;
 pub(crate) use code::ProblemCode;
 pub(crate) use code::{PROBLEM_KINDS, ProblemKind};
 
-/// Maximum faults that one response lists.
+/// Maximum faults in one response.
 pub(crate) const TOLD_MAX: usize = 100;
 const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
+/// Error response. Boxed, because most functions here return one as their error type and few do so at run time.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem(Box<Details>);
 
@@ -42,46 +42,46 @@ impl DerefMut for Problem {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Details {
-    /// Page of this kind of problem: `/docs/problems/` and the code.
+    /// Path of the page about this kind of problem: `/docs/problems/` and the code.
     #[serde(rename = "type")]
     pub kind: String,
     /// Summary of this kind of problem.
     pub title: String,
-    /// Status of HTTP.
+    /// HTTP status.
     #[schema(value_type = u16)]
     #[serde(serialize_with = "as_number")]
     pub status: StatusCode,
-    /// Names this kind of problem for programs; never changes.
+    /// Stable code of this kind of problem, for programs.
     #[schema(value_type = String)]
     pub code: ProblemCode,
-    /// Description of this occurrence, for people.
+    /// Description of this occurrence, as text to display.
     pub detail: String,
     /// Path of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// `X-Request-Id` of the request, which is in the log, too.
+    /// `X-Request-Id` of the request, which the log contains, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Each thing that is wrong with the request.
+    /// All faults of the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
     #[serde(skip)]
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// One thing that is wrong with a request, and where.
+/// One fault of a request and its location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct FieldError {
-    /// RFC 6901 pointer into the body.
+    /// RFC 6901 pointer into the body. Null: not in the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
-    /// Name of a query or path parameter.
+    /// Name of the faulty query or path parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
-    /// Name of a header.
+    /// Name of the faulty header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// The fault, and the rule.
+    /// The fault and the violated rule.
     pub detail: String,
 }
 
@@ -89,7 +89,7 @@ fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok,
     serializer.serialize_u16(status.as_u16())
 }
 
-/// Bodies of the responses that the server sends without the router.
+/// Builds the bodies of responses that the HTTP server sends itself, without the router.
 pub(crate) const REFUSAL: RefusalBody = RefusalBody { media_type: MEDIA_TYPE, write: Problem::of_server };
 
 impl Problem {
@@ -125,7 +125,7 @@ impl Problem {
         Self::new(ProblemCode::Forbidden, detail)
     }
 
-    /// 403 with one pointer: the rest would have been allowed.
+    /// 403 for one member of the body; without that member the request would be allowed.
     pub(crate) fn forbidden_member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
         let errors = vec![FieldError::member(pointer, detail)];
@@ -178,7 +178,7 @@ impl Problem {
         Self::new(ProblemCode::Internal, "Internal error. The server's log has the cause.")
     }
 
-    /// The same of a body that is part of another one, at `place`.
+    /// Prefixes the pointers of all faults with `place`, for a body within another body.
     pub(crate) fn under(mut self, place: &str) -> Self {
         let details = &mut *self.0;
         for pointer in details.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
@@ -195,8 +195,8 @@ impl Problem {
         self
     }
 
-    /// Body of a response that the server sends without the router: the head of the request is not acceptable, or there
-    /// are too many connections.
+    /// Builds the body of a response that the HTTP server sends itself: the request head is invalid, or too many connections
+    /// are open.
     fn of_server(status: StatusCode, detail: &str) -> String {
         let code = match status {
             StatusCode::BAD_REQUEST => ProblemCode::MalformedHead,
@@ -207,13 +207,13 @@ impl Problem {
         serde_json::to_string(&*Self::new(code, detail).0).expect("a problem consists of strings and numbers")
     }
 
-    /// The body, as the router's outermost layer writes it once path and request id are known.
+    /// Serialises the body. The router's outermost layer calls it after setting path and request id.
     pub(crate) fn body(&self) -> Vec<u8> {
         serde_json::to_vec(&*self.0).expect("a problem consists of strings and numbers")
     }
 }
 
-/// Returns the detail of a problem with these faults of the body.
+/// Returns the `detail` of a problem with these faults.
 fn summary(errors: &[FieldError]) -> String {
     match errors {
         [FieldError { pointer: Some(pointer), detail, .. }] if pointer.is_empty() => format!("The body {detail}"),
@@ -223,13 +223,13 @@ fn summary(errors: &[FieldError]) -> String {
 }
 
 impl FieldError {
-    /// A member of the body is wrong.
+    /// Creates a fault of a member of the body.
     pub(crate) fn member(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { pointer: Some(pointer.into()), parameter: None, header: None, detail: detail.into() }
     }
 }
 
-/// Adds the values that the faults are about.
+/// Appends the offending values to the faults.
 pub(crate) fn with_values(mut errors: Vec<FieldError>, body: &Value) -> Vec<FieldError> {
     for FieldError { pointer, detail, .. } in &mut errors {
         pointer.iter().for_each(|pointer| add_value(detail, pointer, body));
@@ -237,24 +237,24 @@ pub(crate) fn with_values(mut errors: Vec<FieldError>, body: &Value) -> Vec<Fiel
     errors
 }
 
-/// Gathers the faults of a body, so that a response lists all of them.
+/// Collects the faults of a body, so that a response lists all of them.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub(crate) struct Faults {
     errors: Vec<FieldError>,
-    /// Number of faults of shape, which are first.
+    /// Number of schema faults, which are at the start of the list.
     of_shape: usize,
-    /// The body, whose values are shown. May be empty.
+    /// Request body, to show offending values. May be empty.
     body: Bytes,
 }
 
 impl Faults {
-    /// Begins with the faults of a body's shape.
+    /// Starts with the schema faults of a body.
     pub(crate) fn of_body(body: Bytes, errors: Vec<FieldError>) -> Self {
         Self { of_shape: errors.len(), errors, body }
     }
 
-    /// Notes a fault, unless it may follow from one of the shape: of this member, one within, or one around it.
+    /// Adds a fault, unless a schema fault of the same, an inner or an outer member may have caused it.
     pub(crate) fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
         let error = FieldError::member(pointer, detail);
         let place = error.pointer.as_deref().unwrap_or_default();
@@ -269,7 +269,7 @@ impl Faults {
         }
     }
 
-    /// Takes over the faults of a part. Fails if the part was refused for another reason.
+    /// Adds the faults of a part. Fails if the part was refused for another reason.
     pub(crate) fn absorb(&mut self, refused: Problem) -> Result<(), Problem> {
         if refused.code != ProblemCode::Invalid {
             return Err(refused);
@@ -280,20 +280,20 @@ impl Faults {
         Ok(())
     }
 
-    /// The problem with these faults and those of a part without which the check cannot continue.
+    /// Returns a problem with these faults and those in `refused`, if the check cannot continue.
     pub(crate) fn with(&self, refused: Problem) -> Problem {
         let mut faults = self.clone();
         faults.absorb(refused).and_then(|()| faults.finish()).err().unwrap_or_else(Problem::internal)
     }
 
-    /// Notes one more unless the condition holds.
+    /// Adds a fault unless `holds`.
     pub(crate) fn require(&mut self, holds: bool, pointer: &str, detail: &str) {
         if !holds {
             self.refuse(pointer, detail);
         }
     }
 
-    /// Whether the shape of a member is right, so that its value is the given one.
+    /// Whether a member has no schema fault, so that its parsed value is the given one.
     pub(crate) fn is_well_formed(&self, pointer: &str) -> bool {
         self.errors[..self.of_shape].iter().all(|known| known.pointer.as_deref() != Some(pointer))
     }
@@ -306,7 +306,7 @@ impl Faults {
         self.errors
     }
 
-    /// The problem, if anything was noted.
+    /// Returns the problem if any fault was added.
     pub(crate) fn finish(self) -> Result<(), Problem> {
         if self.errors.is_empty() {
             return Ok(());
@@ -316,7 +316,7 @@ impl Faults {
     }
 }
 
-/// Writes a member's name as one segment of a pointer (RFC 6901 section 3).
+/// Escapes a member name as one pointer segment (RFC 6901 section 3).
 pub(crate) fn pointer_segment(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -328,7 +328,7 @@ impl From<sqlx::Error> for Problem {
 }
 
 impl From<&sqlx::Error> for Problem {
-    /// The only place where a failing database is logged.
+    /// Converts a database error, and logs it. No other code logs these errors.
     fn from(error: &sqlx::Error) -> Self {
         if bellwire_store::is_unstorable(error) {
             tracing::warn!(error = %error, "a request contained a value that the database does not store");

@@ -1,4 +1,4 @@
-//! Query parameters that no operation describes are refused. A misspelled filter would otherwise return everything.
+//! Refuses query parameters that the OpenAPI description lacks. Ignoring a misspelled filter would return everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::nul::refuse_nul;
 use super::problem::Problem;
 
-/// Operation whose parameters another server chooses.
+/// Operation whose parameters are chosen by an OpenID provider.
 const FOREIGN: &str = "/v1/session/oidc/callback";
 
 /// Query parameters by method and path of the operation.
@@ -52,7 +52,7 @@ impl KnownParameters {
     }
 }
 
-/// Refuses requests with an unknown query parameter. 400.
+/// Refuses requests with an unknown query parameter (400).
 pub(crate) async fn guard(State(known): State<Arc<KnownParameters>>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     match request.uri().query().map_or(Ok(()), |query| known.check(request.method(), path, query)) {

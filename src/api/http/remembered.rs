@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use bellwire_core::clock::{Clock, Timestamp};
 
-/// Value that is read at most once per period, with any number of requests. Requests during a read wait for it.
+/// Value that is read at most once per period for any number of requests. Requests during a read wait for it.
 #[derive(Debug)]
 pub(crate) struct Remembered<T> {
     period: TimeDelta,
@@ -16,13 +16,13 @@ pub(crate) struct Remembered<T> {
 }
 
 impl<T: Clone> Remembered<T> {
-    /// Remembers nothing yet. `period`: how long a value is good for.
+    /// Creates an empty cache. A value is valid for `period`.
     pub(crate) fn new(period: Duration) -> Self {
         let period = TimeDelta::from_std(period).unwrap_or(TimeDelta::MAX);
         Self { period, last: Mutex::new(None) }
     }
 
-    /// The value, read now unless the last one is still good.
+    /// Returns the cached value, or reads it if it is older than the period.
     pub(crate) async fn get(&self, clock: &Clock, read: impl Future<Output = T>) -> T {
         let mut last = self.last.lock().await;
         if let Some((at, value)) = &*last

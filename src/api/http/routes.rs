@@ -1,4 +1,4 @@
-//! Registers handlers. The arguments of a handler describe themselves: who may call it, and the parameters that it reads.
+//! Registers handlers. Their argument types add the allowed callers and parameters to the OpenAPI description.
 
 use std::mem::take;
 
@@ -19,7 +19,7 @@ use crate::api::ApiState;
 use bellwire_core::role::Role;
 use bellwire_core::scope::Scope;
 
-/// Registers the handlers of one path, as [`utoipa_axum::routes`] does, with what their arguments describe.
+/// Registers the handlers of one path, as [`utoipa_axum::routes`] does, with descriptions from their arguments.
 macro_rules! routes {
     ($($handler:path),+) => {{
         let mut routes = $crate::api::http::routes::PathRoutes::default();
@@ -49,10 +49,10 @@ impl PathRoutes {
     }
 }
 
-/// A way to authenticate: the name of a security scheme, and the scopes or roles that it takes.
+/// A way to authenticate: name of a security scheme, with required scopes or roles.
 pub(crate) type Access = (&'static str, &'static [&'static str]);
 
-/// An argument of a handler. Describes what it takes to read the argument.
+/// Argument type of a handler, which can describe itself in OpenAPI.
 pub(crate) trait Argument {
     const ACCESS: &'static [Access] = &[];
 
@@ -61,7 +61,7 @@ pub(crate) trait Argument {
     }
 }
 
-/// Adds to an operation what an argument describes. Parameters of the query come before those of headers.
+/// Adds the description of an argument to an operation. Query parameters come before header parameters.
 fn describe<T: Argument>(operation: &mut Operation) {
     let parameters = T::parameters();
     if !parameters.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) trait Arguments {
 
 macro_rules! arguments {
     ($($T:ident)*) => {
-        /// `Via` is axum's marker of how the last argument is read.
+        /// `Via` is axum's marker type for the extraction of the last argument.
         impl<Via, $($T: Argument),*> Arguments for (Via, $($T,)*) {
             fn describe(_operation: &mut Operation) {
                 $(describe::<$T>(_operation);)*
@@ -127,7 +127,7 @@ impl<T: IntoParams> Argument for Query<T> {
     }
 }
 
-/// Parameters of the path follow from the path. utoipa describes bodies.
+/// Path parameters are derived from the path; utoipa describes bodies.
 impl<T> Argument for PathId<T> {}
 impl<T> Argument for Draft<T> {}
 impl<T> Argument for Json<T> {}

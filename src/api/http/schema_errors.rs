@@ -1,5 +1,5 @@
-//! All faults in the shape of a body at once, by the published schema. Serde stops at the first fault, and names the program's
-//! types. It decides whether a body is accepted. This only explains a refusal.
+//! Lists all schema faults of a refused body. Serde decides whether a body is accepted, but reports only the first fault, with
+//! Rust type names.
 
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -7,13 +7,13 @@ use utoipa::ToSchema;
 use super::problem::{FieldError, TOLD_MAX, pointer_segment};
 use crate::api::openapi::shapes::bound_schema;
 
-/// Returns the differences between a body and the schema of `T`: types, missing or unknown members, values outside of an enum.
+/// Compares a body with the schema of `T`. Returns wrong types, missing or unknown members, and values outside an enum.
 pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
     let (named, schema) = schema_of::<T>();
     between(&named, &schema, body)
 }
 
-/// Returns the schemas that the one of `T` refers to, and that one, with bounds.
+/// Returns the schemas that `T` refers to, and the schema of `T`.
 pub(crate) fn schema_of<T: ToSchema>() -> (Map<String, Value>, Value) {
     let mut components = Vec::new();
     T::schemas(&mut components);
@@ -26,7 +26,7 @@ pub(crate) fn schema_of<T: ToSchema>() -> (Map<String, Value>, Value) {
     (components.into_iter().map(|(name, schema)| (name.clone(), json(&name, schema))).collect(), schema)
 }
 
-/// Returns the differences between a value and a schema that may refer to these.
+/// Compares a value with a schema. `named` contains the schemas it may refer to.
 pub(crate) fn between(named: &Map<String, Value>, schema: &Value, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     SchemaReader { named }.compare(schema, value, "", &mut errors);
@@ -97,7 +97,7 @@ impl SchemaReader<'_> {
         }
     }
 
-    /// Compares with the choice that the value is nearest to: one of its own type, with the fewest mistakes.
+    /// Compares the value with the most similar alternative: one of the same type with the fewest faults.
     fn compare_with_nearest(&self, choices: &[Value], value: &Value, at: &str, errors: &mut Vec<FieldError>) {
         let told = choices.iter().map(|choice| {
             let mut told = Vec::new();
@@ -138,7 +138,7 @@ fn is_of(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// None for null, which is as good as to leave a member out.
+/// Returns a type name for people. `None` for null, which callers can simply omit.
 fn in_words(kind: &str) -> Option<String> {
     let words = match kind {
         "null" => return None,
@@ -167,8 +167,7 @@ fn one_of(words: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Rewrites an error of serde about a body or a parameter without names of the program's types: `invalid type: string "x",
-/// expected u8`.
+/// Removes Rust type names from a serde error about a body or parameter, such as `invalid type: string "x", expected u8`.
 pub(crate) fn in_plain_words(said: &str) -> String {
     let (found, expected) = said.rsplit_once(", expected ").unwrap_or((said, ""));
     let kind = found.split(':').next().unwrap_or_default();
@@ -193,7 +192,7 @@ pub(crate) fn in_plain_words(said: &str) -> String {
     known.to_owned()
 }
 
-/// A type of the program in the words of JSON.
+/// Converts a Rust type name to a JSON type name.
 fn of_program(expected: &str) -> String {
     let words = match expected {
         "u8" => "a whole number from 0 to 255",

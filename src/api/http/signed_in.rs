@@ -1,4 +1,4 @@
-//! Caller of a session, by the cookie of a request.
+//! Authentication by the session cookie of a request.
 
 use axum::http::request::Parts;
 use uuid::Uuid;
@@ -18,15 +18,15 @@ use bellwire_store::keys::sessions::{self, Owner, Session};
 #[derive(Debug, Clone)]
 pub(crate) struct SignedIn {
     pub session: Session,
-    /// The operator's key that it acts as; none: it acts as its teammate.
+    /// Operator's key of the session. `None`: a teammate's session.
     pub key: Option<ApiKey>,
 }
 
-/// In the extensions of a request that was made in a session: which one, and what its teammate may do, as it was read then.
+/// Session of a request and the roles of its teammate, as read at authentication. Stored in the request's extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Entered {
     pub session: SessionId,
-    /// Roles of its teammate. Empty for a key's session.
+    /// Roles of the teammate. Empty for a key's session.
     pub grants: Grants,
 }
 
@@ -46,9 +46,9 @@ impl SignedIn {
     }
 }
 
-/// Returns the caller of a session by the cookie of a request, if it has one. 401: the session has ended. 403: another site may
-/// have sent it. 429: its client has sent too many invalid ones. A cookie bypasses the limits of strangers, so it counts like a
-/// key.
+/// Returns the caller of the session cookie, if a request has one. 401: the session has ended. 403: another site may have sent
+/// the request. 429: the client has sent too many invalid cookies. Requests with a cookie skip the limits of anonymous clients,
+/// so a cookie counts like a key.
 pub(crate) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
     let Some(text) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
@@ -87,7 +87,7 @@ pub(crate) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<
     Ok(Some(signed_in))
 }
 
-/// A session that lives, with the key that it acts as. None: it has ended, or its key has.
+/// Returns a valid session with its key, if it is a key's session. `None`: the session or its key has ended.
 async fn find(state: &ApiState, session: SessionId, now: Timestamp) -> sqlx::Result<Option<SignedIn>> {
     let Some(session) = sessions::find(&state.pool, session, now).await? else { return Ok(None) };
     let key = match session.owner {
@@ -100,13 +100,13 @@ async fn find(state: &ApiState, session: SessionId, now: Timestamp) -> sqlx::Res
     Ok(Some(SignedIn { session, key }))
 }
 
-/// 401: the session has ended meanwhile, or its teammate may do something else than before.
+/// Checks that the session is still valid with the same roles. 401 otherwise.
 async fn is_still(state: &ApiState, session: SessionId, grants: &Grants) -> Result<(), Problem> {
     let now = find(state, session, state.clock.now()).await?.ok_or_else(ended)?;
     if now.session.grants == *grants { Ok(()) } else { Err(ended()) }
 }
 
-/// 401: the session does not exist, or has ended.
+/// Returns a 401 problem: the session does not exist or has ended.
 pub(crate) fn ended() -> Problem {
     Problem::unauthorized("You are not signed in, or your session has ended.")
 }

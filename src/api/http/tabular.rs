@@ -1,5 +1,5 @@
-//! Lists and figures as CSV or NDJSON, for callers whose `Accept` begins with that media type. Members of objects become columns
-//! such as `metrics.accepted`; arrays stay JSON.
+//! Converts lists and figures to CSV or NDJSON if `Accept` begins with that media type. Members of objects become columns such
+//! as `metrics.accepted`; arrays stay JSON.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ impl TableFormat {
     }
 }
 
-/// Rows of a response: its `data`, or the response itself.
+/// Returns the rows of a response: its `data`, or the response itself as one row.
 fn rows(mut body: Value) -> Option<Vec<Map<String, Value>>> {
     let rows = match body.get_mut("data").map(Value::take) {
         Some(Value::Array(rows)) => rows,
@@ -82,7 +82,7 @@ fn csv(rows: &[Map<String, Value>]) -> Option<Vec<u8>> {
     csv.into_inner().ok()
 }
 
-/// Writes a successful JSON response in the accepted format. Streams stay as they are.
+/// Converts a successful JSON response to the accepted format. Streams are unchanged.
 pub(crate) async fn convert(request: Request, next: Next) -> Response {
     let format = TableFormat::accepted(request.headers()).filter(|_| request.method() == Method::GET);
     let response = next.run(request).await;

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/identity-keys`: what a site's backend signs user tokens with, and whether a browser's token proves who
-//! its user is ([`crate::api::identity`]).
+//! `/v1/apps/{app}/identity-keys`: keys with which a backend signs user tokens. Also checks the user token of a browser
+//! ([`crate::api::identity`]).
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -30,32 +30,32 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(delete))
 }
 
-/// Algorithm of a key.
+/// Signature algorithm of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) enum Algorithm {
-    /// HMAC with SHA-256, under a secret that the server makes and your backend keeps.
+    /// HMAC with SHA-256, with a secret shared by the server and your backend.
     #[default]
     #[serde(rename = "HS256")]
     Hs256,
-    /// ECDSA on P-256: your backend keeps the private key, the server only checks.
+    /// ECDSA on P-256. Your backend keeps the private key, and the server has the public key.
     #[serde(rename = "ES256")]
     Es256,
 }
 
-/// A key, without its secret.
+/// An identity key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IdentityKeyResponse {
-    /// Id of the key: the `kid` of tokens that name their key.
+    /// Id of the key, for the `kid` of tokens.
     id: IdentityKeyId,
-    /// Name of the key for people.
+    /// Display name of the key.
     name: String,
     /// Algorithm of signatures.
     algorithm: Algorithm,
-    /// Signed text.
+    /// Form of the proof: a JWT, or the HMAC of the user id.
     form: ProofForm,
     /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Secret of your backend: the characters of this text, the prefix included. It is shown only now.
+    /// Secret for your backend: the whole text is the key, including the prefix. It is shown only now.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
@@ -80,22 +80,22 @@ fn form_of(key: &IdentityKey) -> ProofForm {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewIdentityKey {
-    /// Name of the key for people, 1 to 200 characters.
+    /// Display name of the key, 1 to 200 characters.
     name: String,
     /// Algorithm of signatures. By default `HS256`.
     #[serde(default)]
     algorithm: Algorithm,
-    /// Text that your backend signs. By default `jwt`. `hmac` only with `HS256`. A key proves nothing in the other form.
+    /// Form of the proof. By default `jwt`. `hmac` requires `HS256`. A key is valid for one form only.
     #[serde(default)]
     form: ProofForm,
-    /// For `ES256`: the public key, as PEM text or as a JWK.
+    /// For `ES256`: the public key, as PEM text or JWK.
     #[schema(value_type = Option<Object>)]
     public_key: Option<Value>,
-    /// For `HS256`: a secret that your backend has already, of another server: 32 to 255 octets of ASCII. By default one is made.
+    /// For `HS256`: an existing secret of your backend, 32 to 255 bytes of ASCII. By default one is generated.
     secret: Option<String>,
 }
 
-/// Lists the keys that user tokens may be signed with.
+/// Lists the identity keys of an app.
 #[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     responses((status = 200, body = Page<IdentityKeyResponse>)))]
 pub(crate) async fn list(
@@ -109,8 +109,9 @@ pub(crate) async fn list(
     Ok(cut.page_of_all(keys, |key| key.id, IdentityKeyResponse::from).answer(&uri))
 }
 
-/// Makes a secret, or takes a public key. Those before stay valid until they are deleted. It goes when the API key that made
-/// it is revoked, unless what that one made is kept; a key that expires makes none.
+/// Creates a secret or stores a public key. Earlier keys stay valid until they are deleted. When the API key that created it is
+/// revoked, the identity key is deleted, too, unless `keep_descendants` is set. An API key with an expiry cannot create
+/// identity keys.
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity", request_body = NewIdentityKey,
     responses((status = 201, body = IdentityKeyResponse)))]
 pub(crate) async fn create(
@@ -157,7 +158,7 @@ pub(crate) async fn create(
     once.finish(&state, StatusCode::CREATED, &IdentityKeyResponse { secret, ..row.into() }).await
 }
 
-/// The key that a request asks for and, if it was made here, its secret.
+/// Returns the requested key and, if it was generated here, its secret.
 fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option<Zeroizing<String>>)> {
     let public = wanted.public_key.as_ref();
     if wanted.algorithm == Algorithm::Hs256 {
@@ -203,7 +204,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Checks the user of a subscription. Servers are trusted, browsers need a token. A given token is always checked.
+/// Checks the user of a subscription. Browsers need a user token, servers do not. A given token is always checked.
 pub(in crate::api) async fn check_user(
     state: &ApiState,
     app: &App,

@@ -1,4 +1,4 @@
-//! Meanings of a file's columns: by Bellwire's names, by the names that other systems give them, and by the request's mapping.
+//! Maps a file's columns to fields: by Bellwire's names, by names that other systems use, and by the request's mapping.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::http::problem::Problem;
 
-/// Most columns of a mapping.
+/// Maximum columns in a mapping.
 const MAPPED_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum Field {
     P256dh,
     Auth,
     User,
-    /// Kind of owner that the user id belongs to, such as Laravel's `subscribable_type`.
+    /// Type of the owner that the user id belongs to, such as Laravel's `subscribable_type`.
     OwnerType,
     Tags,
     Attributes,
@@ -30,22 +30,22 @@ pub(super) enum Field {
     Consent,
     ExpiresAt,
     Policy,
-    /// True, or a word such as `subscribed`: the line is a subscription.
+    /// State column: true, or a word such as `subscribed`, marks an active subscription.
     Active,
-    /// True, or a time: the subscription has ended.
+    /// End column: true, or a time, marks an ended subscription.
     Ended,
-    /// OneSignal's `notification_types`: above zero means subscribed.
+    /// OneSignal's `notification_types`: above 0 means subscribed.
     NotificationTypes,
-    /// OneSignal's `device_type`: only some are browsers.
+    /// OneSignal's `device_type`. Only some values are browsers.
     DeviceType,
-    /// A value means a device of the developers.
+    /// Mark of a developer's test device, by any value.
     TestDevice,
-    /// An object with members of its own: `subscription` or `keys`.
+    /// Object with its own members: `subscription` or `keys`.
     Nested,
     Nothing,
 }
 
-/// Meanings with their names in faults and mappings, and other names of such columns in lower case without punctuation.
+/// Fields with their names in faults and mappings, and other known column names in lower case without punctuation.
 static FIELDS: [(Field, &str, &str); 23] = [
     // OneSignal; django-push-notifications.
     (Field::Endpoint, "endpoint", "identifier registrationid subscriptionendpoint"),
@@ -90,12 +90,12 @@ static FIELDS: [(Field, &str, &str); 23] = [
     ),
 ];
 
-/// Beginnings of words that may decide, in the name of an unknown column, that a line is not a subscription.
+/// Word stems that mark an unknown column as a subscription state, which may exclude lines.
 const STATE_STEMS: &str = "state status statut estado activ aktiv actif inactiv inaktiv deactiv enabl disabl subscribed unsub abgemeldet \
     abbestell désabonn optin optout opted permi grant denied deny allow delet gelösch remov block banned mute paus suspen revok \
     expired invalid valid bounc unreach uninstal gone dead archiv trash blackl suppress withdr consent erase forgotten cancel reject \
     declin silenc snooz quarant terminat lapsed churn dnd disturb accepts accepted sandbox stale obsolet failed";
-/// Words that make such a column a time or a count of something else, as in `status_updated_at`.
+/// Words that make such a column a time or a count instead, as in `status_updated_at`.
 const NO_STATE_WORDS: [&str; 4] = ["updated", "changed", "count", "times"];
 
 impl Field {
@@ -106,7 +106,8 @@ impl Field {
         }
     }
 
-    /// Reports whether a subscription is worth nothing without a readable value, or whether the value decides that it is one.
+    /// Whether a line is useless without a readable value of this field, or the value decides whether the line is a
+    /// subscription.
     pub(super) fn is_vital(&self) -> bool {
         use Field::{Active, Auth, Consent, DeviceType, Ended, Endpoint, Nested};
         use Field::{NotificationTypes, OwnerType, P256dh, TestDevice, VapidKey};
@@ -114,12 +115,12 @@ impl Field {
         is_key || matches!(self, Active | Consent | DeviceType | Ended | NotificationTypes | OwnerType | TestDevice)
     }
 
-    /// Reports whether values must not be shown.
+    /// Whether values of this field must not be shown.
     pub(super) fn is_secret(&self) -> bool {
         matches!(self, Self::Endpoint | Self::P256dh | Self::Auth | Self::Nested)
     }
 
-    /// Returns the meaning of a name. Capitals, `_`, `-`, `.` and spaces do not matter.
+    /// Returns the field of a column name. Case, `_`, `-`, `.` and spaces are ignored.
     fn known(name: &str) -> Option<Self> {
         if let Some(attribute) = name.strip_prefix("attributes.").filter(|attribute| !attribute.is_empty()) {
             return Some(Self::Attribute(attribute.to_owned()));
@@ -140,7 +141,7 @@ impl Field {
     }
 }
 
-/// Reports whether an unknown column may decide that a line is not a subscription, as `mail_optout` and `isBanned`.
+/// Whether an unknown column may contain a subscription state, such as `mail_optout` or `isBanned`.
 pub(super) fn looks_like_state(name: &str) -> bool {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -163,20 +164,19 @@ pub(super) fn looks_like_state(name: &str) -> bool {
     (has_stem || opts) && !words.iter().any(|word| is(word, &NO_STATE_WORDS))
 }
 
-/// Reports whether a value within an unknown object may decide that a line is not a subscription.
+/// Whether an unknown object contains a member that may be a subscription state.
 pub(super) fn hides_state(value: &Value, depth: usize) -> bool {
     let within =
         |(name, value): (&String, &Value)| !value.is_null() && looks_like_state(name) || hides_state(value, depth - 1);
     depth > 0 && value.as_object().is_some_and(|members| members.iter().any(within))
 }
 
-/// Meanings of the columns of one file.
+/// Fields of the columns of one file.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Columns(HashMap<String, Field>);
 
 impl Columns {
-    /// Reads `map`: pairs of a column's name and Bellwire's, such as `abo:endpoint,kunde:user_id`. Without a name after the colon
-    /// the column is ignored.
+    /// Parses `map`: pairs of column and field, such as `abo:endpoint,kunde:user_id`. An empty field ignores the column.
     pub(super) fn read(map: Option<&str>) -> Result<Self, Problem> {
         let refuse = |what: String| Problem::invalid_parameter("map", what);
         let pairs: Vec<&str> = map.unwrap_or_default().split(',').filter(|pair| !pair.is_empty()).collect();
@@ -197,7 +197,7 @@ impl Columns {
         Ok(Self(columns))
     }
 
-    /// Returns the meaning of a column. `None`: unknown.
+    /// Returns the field of a column. `None`: unknown.
     pub(super) fn field(&self, name: &str) -> Option<Field> {
         self.0.get(name).cloned().or_else(|| Field::known(name))
     }

@@ -1,4 +1,4 @@
-//! Encoding and kind of a file, by its first octets.
+//! Detects the encoding and type of a file from its first bytes.
 
 use std::borrow::Cow;
 
@@ -9,9 +9,9 @@ use super::super::http::problem::Problem;
 use super::entry::UNREADABLE;
 use super::split::ImportFormat;
 
-/// Octets by which a kind of file is recognised.
+/// Number of bytes used to detect the type of a file.
 const HEAD: usize = 64;
-/// First octets of other kinds of files, with the remedy.
+/// First bytes of unsupported file types, with the remedy.
 const OTHERS: [(&[u8], &str); 11] = [
     (b"PK\x03\x04", "a ZIP archive, as .xlsx, .ods and .numbers files are: save the sheet as CSV (UTF-8)"),
     (b"\xd0\xcf\x11\xe0", "an old Office file such as .xls: save the sheet as CSV (UTF-8)"),
@@ -26,17 +26,17 @@ const OTHERS: [(&[u8], &str); 11] = [
     (b"-- ", "an SQL dump: export the table as CSV or JSON"),
 ];
 
-/// Turns a file into UTF-8 as it comes, and keeps its beginning.
+/// Converts a file to UTF-8 as it arrives, and keeps its first bytes.
 pub(super) struct Transcoder {
     named: Option<&'static Encoding>,
     decoder: Option<Decoder>,
     head: Vec<u8>,
-    /// Octets were in no known encoding, and none stood for a character outside ASCII.
+    /// Whether bytes were invalid in the encoding, and no character outside ASCII was valid.
     is_foreign: bool,
 }
 
 impl Transcoder {
-    /// Of a file in the encoding of this label (WHATWG), if it has no byte-order mark.
+    /// Creates a decoder for the encoding with this WHATWG label. A byte-order mark has precedence.
     pub(super) fn new(charset: Option<&str>) -> Result<Self, Problem> {
         let encoding = |label: &str| {
             let rule = "must be the label of an encoding, such as `utf-8`, `windows-1252` or `utf-16`";
@@ -45,7 +45,7 @@ impl Transcoder {
         Ok(Self { named: charset.map(encoding).transpose()?, decoder: None, head: Vec::new(), is_foreign: false })
     }
 
-    /// Returns the next octets in UTF-8. What is not in the encoding becomes U+FFFD.
+    /// Decodes the next bytes. Invalid bytes become U+FFFD.
     pub(super) fn decode(&mut self, octets: &[u8], is_last: bool) -> Bytes {
         if self.decoder.is_none() && octets.is_empty() {
             return Bytes::new();
@@ -72,14 +72,14 @@ impl Transcoder {
         text.into()
     }
 
-    /// Bytes that are not text are passed unchanged.
+    /// Keeps the first bytes of the file as they are.
     fn raw_head(&mut self, octets: &[u8]) {
         if OTHERS.iter().any(|(begin, _)| octets.starts_with(begin)) && self.head.len() <= octets.len() * 3 {
             self.head = octets.iter().copied().take(HEAD).collect();
         }
     }
 
-    /// Describes a file that is not of the form that was named. `None`: it may be.
+    /// Describes the fault if the file is clearly not of the given format. `None`: it may be.
     pub(super) fn misfit(&self, format: ImportFormat) -> Option<String> {
         let head = self.head.as_slice();
         let expected = match format {

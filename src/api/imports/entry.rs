@@ -1,4 +1,4 @@
-//! Reads one record of a file: the same members in each form. A fault names the field, and never contains the value.
+//! Parses one record of a file into the same members for each format. A fault names the field, and never contains the value.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -12,15 +12,15 @@ use super::values::{
 };
 use crate::api::http::csv_cells::{NEUTRALISED, restore};
 
-/// Most unknown columns that are reported.
+/// Maximum unknown columns in a report.
 const IGNORED_MAX: usize = 20;
-/// Most characters of their names.
+/// Maximum characters of such a column name.
 const IGNORED_CHARS_MAX: usize = 64;
-/// Deepest object around a subscription that is looked into.
+/// Maximum depth of objects around a subscription that are searched.
 const ENVELOPES_MAX: usize = 6;
-/// Numbers from here on are offsets in seconds, not in hours and minutes as `-0800`.
+/// Time zone numbers from here on are offsets in seconds; smaller ones are hours and minutes such as `-0800`.
 const HHMM_END: f64 = 1_500.0;
-/// Values of OneSignal's `device_type` that are not browsers with keys: apps, mail, text messages and Safari of old.
+/// OneSignal `device_type` values that are not browsers with keys: apps, e-mail, SMS and legacy Safari.
 const OTHER_DEVICES: [&str; 12] = ["0", "1", "2", "3", "4", "6", "7", "9", "10", "11", "13", "14"];
 /// Replacement for bytes that are invalid in the file's encoding.
 pub(super) const UNREADABLE: char = '\u{fffd}';
@@ -29,7 +29,7 @@ const ENCODING_RULE: &str =
 const STATE_RULE: &str = "is unknown and may contain the state of subscriptions: map it to `active`, `unsubscribed_at` or another member, or to \
                           nothing (`NAME:`) to ignore it";
 
-/// Content of a record, as far as its form is valid.
+/// Content of a record, with all members that could be parsed.
 #[derive(Debug, Default)]
 pub(super) struct RecordInput {
     pub endpoint: Option<String>,
@@ -42,19 +42,19 @@ pub(super) struct RecordInput {
     pub topics: Option<Vec<String>>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
-    /// An id, or the public key in base64.
+    /// VAPID key id, or the public key in base64.
     pub vapid_key: Option<String>,
     pub created_at: Option<DateTime<Utc>>,
     pub consent_at: Option<DateTime<Utc>>,
     pub consent_source: Option<String>,
-    /// Of a line of an export: since when it is unsubscribed, and is to stay so.
+    /// Time of the unsubscribe in a Bellwire export, which the import keeps.
     pub unsubscribed_at: Option<DateTime<Utc>>,
     pub policy: Option<Value>,
-    /// The file marks it as not subscribed.
+    /// Whether the file marks the record as not subscribed.
     pub left_out: bool,
-    /// The device is not a browser: without keys it is no subscription.
+    /// Whether the device is not a browser. Without keys the record is then skipped.
     is_other_device: bool,
-    /// Details that could not be read and are left out.
+    /// Optional values that cannot be parsed and are omitted.
     pub warnings: Vec<Wrong>,
 }
 
@@ -70,20 +70,20 @@ impl Wrong {
     }
 }
 
-/// Reads the records of one file.
+/// Parser of the records of one file.
 #[derive(Debug)]
 pub(super) struct RecordReader {
     columns: Columns,
-    /// Separator that the file's first line names, as Excel writes it (`sep=;`).
+    /// Separator from the first line of the file, as Excel writes it (`sep=;`).
     separator: Option<u8>,
-    /// Separator and columns of a CSV file, once its heading was read.
+    /// Separator and columns of a CSV file. `None`: the header line was not read yet.
     heading: Option<(u8, Vec<String>)>,
     pub ignored: Vec<String>,
-    /// A line of JSON was one of an export.
+    /// Whether an export line was read.
     is_export: bool,
-    /// The last line of an export was read.
+    /// Whether the last line of an export was read.
     has_end: bool,
-    /// Cells of the record that was read last, if a sample is wanted.
+    /// Cells of the last record. `None`: no sample is requested.
     pub cells: Option<Vec<SampleCell>>,
 }
 
@@ -93,15 +93,14 @@ impl RecordReader {
         Self { columns, separator, heading, ignored, is_export: false, has_end: false, cells }
     }
 
-    /// Reports whether lines of an export were read, and not its last.
+    /// Whether export lines were read without the last line of an export.
     pub(super) fn lacks_end(&self) -> bool {
         self.is_export && !self.has_end
     }
 
-    /// Reads the heading of a CSV file, or the line before that names the separator.
+    /// Reads the header line of a CSV file, or the line before it with the separator.
     ///
-    /// # Errors
-    /// Its rows cannot be read as subscriptions, or an unknown column may decide which of them are.
+    /// # Errors Its rows cannot be read as subscriptions, or an unknown column may contain their state.
     pub(super) fn heading(&mut self, octets: &[u8]) -> Result<(), Vec<Wrong>> {
         if let Some([separator]) = octets.strip_suffix(b"\r").unwrap_or(octets).strip_prefix(b"sep=") {
             self.separator = Some(*separator);
@@ -128,7 +127,7 @@ impl RecordReader {
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    /// Reports whether the heading of a CSV file is still to come.
+    /// Whether the header line of a CSV file was not read yet.
     pub(super) fn awaits_heading(&self) -> bool {
         self.heading.is_none()
     }
@@ -150,7 +149,7 @@ impl RecordReader {
         self.members(members)
     }
 
-    /// Reads a JSON object, also as Python prints it.
+    /// Parses a JSON object, or a Python dictionary as `print` writes it.
     pub(super) fn object(&mut self, octets: &[u8]) -> Result<RecordInput, Vec<Wrong>> {
         // Separators of JSON text sequences, and commas of an array whose lines were cut out.
         let octets = octets.trim_ascii();
@@ -192,8 +191,8 @@ impl RecordReader {
         if wrong.is_empty() || entry.left_out { Ok(entry) } else { Err(wrong) }
     }
 
-    /// Returns the kind of a line of an export. `None`: the line is of another file. Those have types, too, which may be called as
-    /// Bellwire's are: but a line with an endpoint is a subscription.
+    /// Returns the type of an export line. `None`: a line of another file. A line with an endpoint is a subscription,
+    /// with any `type`.
     fn kind(&self, members: &Map<String, Value>) -> Option<&'static str> {
         let said = members.get("type")?.as_str()?;
         let kind = KINDS.into_iter().find(|kind| *kind == said)?;
@@ -211,7 +210,7 @@ impl RecordReader {
         })
     }
 
-    /// Describes an object that holds several subscriptions. `None`: it is one, or holds one or none.
+    /// Describes an object that contains several subscriptions. `None`: it contains at most one.
     fn many_in(&self, members: &Map<String, Value>, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         if members.iter().any(|(name, value)| self.columns.field(name) == Some(Field::Endpoint) && !value.is_null()) {
@@ -278,12 +277,12 @@ impl RecordReader {
     }
 }
 
-/// Reports whether a first line holds values, which may be secrets, instead of names.
+/// Whether a first line contains values, which may be secrets, instead of column names.
 fn are_values(names: &[String]) -> bool {
     names.iter().any(|name| name.contains("://") || name.contains('{') || name.chars().count() > IGNORED_CHARS_MAX)
 }
 
-/// Describes a first line without the columns of a subscription. A line of values is not shown: they may be secrets.
+/// Describes a first line without the columns of a subscription. A line of values is not shown, because they may be secrets.
 fn no_heading(names: &[String]) -> String {
     const EXPECTED: &str =
         "expected a line of names, with `endpoint`, `p256dh` and `auth` or names that `map` gives these meanings";
@@ -294,12 +293,12 @@ fn no_heading(names: &[String]) -> String {
     format!("found the columns {}; {EXPECTED}", shown.join(", ")).chars().take(480).collect()
 }
 
-/// Returns a name as it may be kept and shown.
+/// Truncates and cleans a column name for storing and showing.
 pub(super) fn name_of(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(IGNORED_CHARS_MAX).collect()
 }
 
-/// Returns the cells of a line, each with whether it is quoted: the `csv` crate does not report that.
+/// Splits a line into cells, each with whether it was quoted: the `csv` crate does not report that.
 fn cells(octets: &[u8], separator: u8) -> Vec<(String, bool)> {
     let mut reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
     let line = [octets, b"\n"].concat();
@@ -316,7 +315,7 @@ fn cells(octets: &[u8], separator: u8) -> Vec<(String, bool)> {
 }
 
 impl RecordInput {
-    /// Removes members from a line of an export that other files do not have, or have in another form. Returns a fault.
+    /// Removes members that only export lines have, or have in another form. Returns a fault if one cannot be parsed.
     fn of_export(&mut self, members: &mut Map<String, Value>) -> Option<Wrong> {
         members.remove("type");
         members.remove("id");
@@ -333,7 +332,7 @@ impl RecordInput {
         }
     }
 
-    /// Stores the value of a column. Of two columns for the same field, the first one counts.
+    /// Stores the value of a column. If two columns map to the same field, the first one counts.
     fn set(&mut self, field: &Field, value: Value) -> ParsedValue<()> {
         fn first<T>(place: &mut Option<T>, value: T) {
             place.get_or_insert(value);
@@ -387,7 +386,7 @@ impl RecordInput {
         Ok(())
     }
 
-    /// Reads a consent: its time and source, whether it was given, or when.
+    /// Parses a consent: an object with time and source, a boolean, or a time.
     fn set_consent(&mut self, value: Value) -> ParsedValue<()> {
         const RULE: &str = "must be true, false, a time, or an object with `at` and `source`; map the column to `consent_source` or to nothing";
         let given = truth(&value);
@@ -438,7 +437,7 @@ fn has_nul(text: &str) -> bool {
     nul::has_nul(text) || (text.contains("\\u0000") && in_json(&parsed(text.into())))
 }
 
-/// Checks that an owner is a user: ids of other kinds of owners would be confused with users of the same number.
+/// Checks that the type of an owner is a user. Ids of other owner types could equal user ids.
 fn is_user(kind: &str) -> ParsedValue<()> {
     let last = kind.rsplit(['\\', '/', '.', ':']).next().unwrap_or(kind);
     match last.to_ascii_lowercase().as_str() {

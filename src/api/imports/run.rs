@@ -1,5 +1,5 @@
-//! Takes a file in, part by part: while one is being written, its halves side by side, the next is read and checked. The memory is
-//! that of two parts.
+//! Imports a file part by part. While the two halves of one part are written concurrently, the next part is read and checked.
+//! Memory use is two parts.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -32,29 +32,29 @@ use bellwire_store::keys::vapid_keys;
 
 mod check;
 
-/// Records of a part, which are registered in a transaction for each half: each costs some ten statements and a flush of the log.
+/// Records in a part. Each half is one transaction, which costs some ten statements and a WAL flush.
 const PART: usize = 2_000;
-/// Octets of records after which a part ends, however few they are: those of common records come to half of it.
+/// Bytes of records after which a part ends early. Typical records reach half of it.
 const PART_OCTETS: usize = 4 * 1024 * 1024;
-/// Maximum time of a part, as a multiple of the timeout of octets, so that a slowly dripping client loses its slot.
+/// Maximum time of a part, as a multiple of the read timeout, so that a slowly dripping client loses its slot.
 const PATIENCES: u32 = 10;
 /// Interval of checking the caller's permission during a file.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
-/// Records that are checked before others have their turn on this thread.
+/// Records checked before the task yields.
 const TURN: usize = 50;
-/// Ways to name a VAPID key that are remembered.
+/// Maximum entries in the VAPID-key cache of one import.
 const KEYS_MAX: usize = 1_000;
 
-/// A file that comes in.
+/// State of a running import.
 pub(super) struct Incoming {
     pub id: ImportId,
     pub dry_run: bool,
     pub restore_pruned: bool,
-    /// Number of finished lines.
+    /// Number of finished lines before the body.
     pub lines: i64,
-    /// Number of finished lines in each half.
+    /// Number of finished lines of each half.
     pub reached: ImportPosition,
-    /// The number of the body's first line; of a CSV file, of the first below its heading.
+    /// Number of the body's first line; for CSV, of the first line after the header.
     pub from: i64,
     pub recheck: Option<Recheck>,
 }
@@ -73,7 +73,7 @@ struct CheckedRecord {
 }
 
 impl CheckedRecord {
-    /// As a request to register.
+    /// Converts a checked record to a registration.
     fn numbered(&self, app: &App) -> Numbered<'_> {
         let request = Registration {
             id: self.id,
@@ -104,18 +104,17 @@ struct ImportChunk {
     left_out: Vec<i64>,
     refused: Vec<i64>,
     faults: Vec<LineFault>,
-    /// Details that were left out of lines that were taken.
+    /// Optional values omitted from imported lines.
     warnings: Vec<LineFault>,
     ignored: Vec<String>,
     is_last: bool,
-    /// Resource that should exist at the end of the file, and does not.
+    /// Fault at the end of the file: an expected last line is missing.
     missing: Option<LineFault>,
 }
 
-/// Takes a file in to its end. Returns the first rows of a dry run.
+/// Imports a file to its end. Returns the first rows of a dry run.
 ///
-/// # Errors
-/// Earlier parts stay, and are counted: the file can be resumed there.
+/// # Errors Earlier parts stay stored and counted, and the import can be resumed there.
 pub(super) async fn run(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
@@ -171,12 +170,12 @@ async fn finish(
     Ok(tx.commit().await?)
 }
 
-/// 409: another request continues the import.
+/// Returns a 409 problem: another request continues the import.
 fn elsewhere() -> Problem {
     Problem::new(ProblemCode::ImportElsewhere, "Another request has resumed or ended this import.")
 }
 
-/// A file as it is read.
+/// Reader of the file.
 pub(super) struct ImportSource<'a> {
     state: &'a ApiState,
     app: &'a App,
@@ -192,12 +191,12 @@ pub(super) struct ImportSource<'a> {
     from: i64,
     recheck: Option<Recheck>,
     recheck_at: Instant,
-    /// Deadline of the part that is being read.
+    /// Deadline of the current part.
     part_until: Instant,
     transcoder: Transcoder,
     has_ended: bool,
     records: u64,
-    /// The file was not understood: its records are passed over.
+    /// Whether the file has an unknown form: its records are skipped.
     is_misfit: bool,
     sample: Vec<SampleRow>,
 }
@@ -240,7 +239,7 @@ impl<'a> ImportSource<'a> {
         })
     }
 
-    /// The next part of the file, without what is dealt with already.
+    /// Reads the next part of the file, without lines that were processed before.
     async fn gather(&mut self) -> Result<ImportChunk, Problem> {
         let mut part = ImportChunk { lines: self.lines, ..ImportChunk::default() };
         let (mut records, mut octets) = (0, 0);
@@ -264,7 +263,7 @@ impl<'a> ImportSource<'a> {
         Ok(part)
     }
 
-    /// Reads a heading or a record. Those of a file that was not understood are passed over.
+    /// Processes a header line or a record. Skips it if the file has an unknown form.
     async fn dispose(&mut self, record: Record, part: &mut ImportChunk) -> Result<(), Problem> {
         let is_first = self.records == 0;
         self.records += 1;
@@ -298,7 +297,7 @@ impl<'a> ImportSource<'a> {
         part.faults.extend(faults_of(self.lines + 1, wrong));
     }
 
-    /// Reports what is missing at the end of the file: any record, or the end of an export.
+    /// Returns a fault if the file has no records, or an export lacks its last line.
     fn missing(&self, lines: i64) -> Option<LineFault> {
         let is_begun = self.is_misfit || self.from > 1 || self.lines > 1;
         let headings = u64::from(self.format == ImportFormat::Csv);
@@ -318,7 +317,7 @@ impl<'a> ImportSource<'a> {
         })
     }
 
-    /// Returns the next record. A file that is no JSON is noted in the part, and read no further.
+    /// Returns the next record. Invalid JSON is recorded as a fault in the part, and ends reading.
     async fn next(&mut self, part: &mut ImportChunk) -> Result<Option<Record>, Problem> {
         loop {
             let next = match self.splitter.next() {
@@ -349,8 +348,8 @@ impl<'a> ImportSource<'a> {
         }
     }
 
-    /// Returns the next octets of the body. 401: the caller's permission has ended. 408: the octets, or their part of the file,
-    /// take too long.
+    /// Returns the next bytes of the body. 401: the caller's permission has ended. 408: the bytes, or their part of the file,
+    /// took too long.
     async fn octets(&mut self) -> Result<Option<Bytes>, Problem> {
         let patience = self.state.settings.body_timeout;
         let until = Instant::now() + patience;
@@ -414,7 +413,7 @@ impl<'a> ImportSource<'a> {
         Ok(())
     }
 
-    /// Keeps the record that was read last for the sample of a dry run.
+    /// Adds the last record to the sample of a dry run.
     fn show(&mut self, line: i64, outcome: &'static str) {
         if let Some(cells) = &mut self.reader.cells {
             self.sample.push(SampleRow { line, outcome, cells: std::mem::take(cells) });
@@ -434,7 +433,7 @@ fn faults_of(line: i64, wrong: Vec<Wrong>) -> impl Iterator<Item = LineFault> {
     })
 }
 
-/// Escapes control characters as `\u{0}`: faults name members of the file, and Postgres rejects NUL.
+/// Escapes control characters as `\u{0}`. Faults contain names from the file, and Postgres refuses NUL.
 fn printable(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().flat_map(|c| {
         let escaped = c.is_control().then(|| c.escape_unicode());

@@ -1,4 +1,4 @@
-//! First rows of a dry run, column by column, for the person who decides about the import.
+//! Sample of a dry run: its first rows with their columns.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,19 +6,19 @@ use utoipa::ToSchema;
 
 use super::columns::Field;
 
-/// Most rows of a sample.
+/// Maximum rows in a sample.
 pub(super) const ROWS_MAX: usize = 10;
-/// Most characters of a value that are shown.
+/// Maximum characters of a value in a sample.
 const VALUE_CHARS_MAX: usize = 100;
 
 /// A row of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct SampleRow {
-    /// The line, from 1; of an array, the number of the element.
+    /// Number of the line, or of the array element, from 1.
     pub(super) line: i64,
-    /// `read`, `left_out` or `refused`.
+    /// Result of the row: `read`, `left_out` (skipped) or `refused`.
     pub(super) outcome: &'static str,
-    /// Cells or members, including those of nested objects.
+    /// Cells of the row, including members of nested objects.
     pub(super) cells: Vec<SampleCell>,
 }
 
@@ -27,14 +27,14 @@ pub(crate) struct SampleRow {
 pub(crate) struct SampleCell {
     /// Name of the column in the file.
     column: String,
-    /// Member that it is read as; null: it is ignored.
+    /// Field that the column maps to. Null: ignored.
     field: Option<String>,
-    /// Value, at most 100 characters. Null: empty, ignored, or a secret.
+    /// Value, at most 100 characters. Null: empty, ignored or secret.
     value: Option<String>,
 }
 
 impl SampleCell {
-    /// Shows a cell. Of an endpoint the host alone, of keys nothing.
+    /// Creates a cell. Shows only the host of an endpoint, and nothing of keys.
     pub(super) fn new(column: String, field: Option<&Field>, value: &Value) -> Self {
         let text = match value {
             Value::Null => None,

@@ -1,19 +1,19 @@
-//! Takes a file apart into records as it comes in, in the memory of one record.
+//! Splits a file into records as it arrives, within the memory of one record.
 
 use bytes::Bytes;
 
 use bellwire_core::named;
 
-/// Octets of a record at most: an endpoint, keys, and everything else at its limit fit twice.
+/// Maximum bytes of a record: twice the size of a record with all members at their limits.
 pub(super) const RECORD_MAX: usize = 64 * 1024;
 
 named! {
-    /// The form of a file.
+    /// Format of a file.
     #[schema(as = ImportFormat)]
     pub(crate) enum ImportFormat {
         /// A JSON object on each line.
         Ndjson = "ndjson",
-        /// Comma-separated values (RFC 4180) under a line of names; semicolons, tabs and `|` separate, too.
+        /// Comma-separated values (RFC 4180) with a header line. Semicolons, tabs and `|` are accepted as separators.
         Csv = "csv",
         /// An array of JSON objects, or a single one.
         Json = "json",
@@ -22,14 +22,14 @@ named! {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The line that it begins on, from 1; of an array, the number of the element.
+    /// Number of its first line, or of the array element, from 1.
     pub line: i64,
     pub end: i64,
-    /// The record without its line end. None: it is longer than [`RECORD_MAX`].
+    /// Record without its line end. `None`: longer than [`RECORD_MAX`].
     pub octets: Option<Vec<u8>>,
 }
 
-/// Reason why the octets are not a file of this format.
+/// Reason for which the bytes are not a file of this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoFile {
     #[error("is no JSON array of subscriptions")]
@@ -40,11 +40,11 @@ pub(super) enum NoFile {
     More,
 }
 
-/// Position in an array.
+/// Position of the parser in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArrayPosition {
     Before,
-    /// Depth of brackets within an element; 0: between its tokens at the top level.
+    /// Within an element. The depth counts open brackets.
     Inside {
         depth: usize,
         text: bool,
@@ -53,11 +53,11 @@ enum ArrayPosition {
     After,
 }
 
-/// Takes a file apart.
+/// Splitter of a file into records.
 #[derive(Debug)]
 pub(super) struct Splitter {
     format: ImportFormat,
-    /// Octets that are to be read from `at` on.
+    /// Received bytes that are read from `at`.
     part: Bytes,
     at: usize,
     record: Vec<u8>,
@@ -65,15 +65,15 @@ pub(super) struct Splitter {
     ended: i64,
     begins: i64,
     quoted: bool,
-    /// The last octet of the record, kept or not.
+    /// Last byte of the record, stored or not.
     last: Option<u8>,
     place: ArrayPosition,
-    /// The JSON has no array around its objects.
+    /// Whether the JSON has objects without an array around them.
     is_bare: bool,
 }
 
 impl Splitter {
-    /// Of a file whose first line has the number `first`.
+    /// Creates a splitter. `first` is the number of the first line.
     pub(super) fn new(format: ImportFormat, first: i64) -> Self {
         Self {
             format,
@@ -90,12 +90,12 @@ impl Splitter {
         }
     }
 
-    /// Sets the number of the next line: the previous octets were a heading.
+    /// Sets the number of the next line, after a header line.
     pub(super) fn go_on_at(&mut self, line: i64) {
         (self.ended, self.begins) = (line - 1, line);
     }
 
-    /// Takes the next part of the file. What [`next`](Self::next) has of the part before must have been taken.
+    /// Adds the next part of the file. First call [`next`](Self::next) until it returns no more records.
     pub(super) fn feed(&mut self, part: Bytes) {
         (self.part, self.at) = (part, 0);
     }
@@ -114,7 +114,7 @@ impl Splitter {
         Ok(None)
     }
 
-    /// The last record, if the file does not end with a line end.
+    /// Returns the last record if the file does not end with a line end.
     pub(super) fn finish(&mut self) -> Result<Option<Record>, NoFile> {
         match self.format {
             ImportFormat::Ndjson | ImportFormat::Csv if self.last.is_none() => Ok(None),
@@ -131,7 +131,7 @@ impl Splitter {
         }
     }
 
-    /// Lines, or elements, that are over.
+    /// Returns the number of complete lines or elements.
     pub(super) fn ended(&self) -> i64 {
         self.ended
     }
@@ -219,7 +219,7 @@ impl Splitter {
         }
     }
 
-    /// Returns the record so far, unless it is blank, and begins a new one.
+    /// Returns the current record, unless it is blank, and begins a new one.
     fn complete(&mut self) -> Option<Record> {
         let (line, end) = (self.begins, self.ended);
         (self.begins, self.quoted, self.last) = (end + 1, false, None);

@@ -1,26 +1,27 @@
-//! Reads single values as databases, languages and spreadsheets write them. No reason shows a value: it may be a secret.
+//! Parses single values as databases, programming languages and spreadsheets write them. Error texts contain no values, which
+//! may be secrets.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use serde_json::{Map, Number, Value};
 
 use bellwire_core::{base64url, request_time};
 
-/// A value, or the rule that it breaks.
+/// Parsed value, or the rule that it violates.
 pub(super) type ParsedValue<T> = Result<T, &'static str>;
 
-/// Nesting of a record up to which extended JSON is read.
+/// Maximum nesting of a record with extended JSON.
 const DEPTH_MAX: usize = 16;
-/// Notations of an absent value, in lower case. Only unquoted cells are compared with them.
+/// Spellings of an absent value, in lower case. They apply only to unquoted cells.
 const NULLS: &str = "null (null) [null] <null> {null} \\n none (none) nil <nil> undefined undef nan -nan nat <na> #n/a #null! n/a dbnull";
 
-/// Reports whether a cell stands for an absent value: `NULL`, `\N`, `None`, `nil`, R's `NA` and their relatives.
+/// Whether a cell means an absent value: `NULL`, `\N`, `None`, `nil`, R's `NA` and similar spellings.
 pub(super) fn is_null(cell: &str) -> bool {
     let lower = cell.to_ascii_lowercase();
     cell.is_empty() || cell == "NA" || NULLS.split(' ').any(|null| null == lower)
 }
 
-/// Parses JSON, or what other languages write in its place: Python's `{'a': None}`, Ruby's `{"a"=>nil}`, PostgreSQL's `"a"=>"b"`,
-/// `{_id: ObjectId('…')}` of MongoDB's shell, and PHP's `a:1:{…}`.
+/// Parses JSON or a similar notation of another language: Python's `{'a': None}`, Ruby's `{"a"=>nil}`, PostgreSQL's `"a"=>"b"`,
+/// `{_id: ObjectId('…')}` of the MongoDB shell, or PHP's `a:1:{…}`.
 pub(super) fn json(text: &str) -> Option<Value> {
     let text = text.trim();
     let strict = serde_json::from_str(text).ok();
@@ -29,7 +30,7 @@ pub(super) fn json(text: &str) -> Option<Value> {
         .or_else(|| serde_json::from_str(&as_json(text)).ok())
 }
 
-/// Rewrites single quotes, arrows, bare names, calls and words of other languages outside strings as JSON has them.
+/// Rewrites single quotes, arrows, bare names, calls and keywords of other languages as JSON. Strings stay unchanged.
 fn as_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut rest = text;
@@ -72,7 +73,7 @@ fn as_json(text: &str) -> String {
     if text.starts_with('"') && text.contains("=>") { format!("{{{out}}}") } else { out }
 }
 
-/// Writes a word as JSON has it: a literal, or a name that stands before a colon or an arrow.
+/// Writes a bare word as JSON: a literal, or a quoted name if a colon or an arrow follows.
 fn push_word(word: &str, behind: &str, out: &mut String) {
     let is_name = behind.starts_with("=>")
         || behind.strip_prefix(':').is_some_and(|it| it.starts_with([' ', '"', '\'', '{', '[']));
@@ -87,7 +88,7 @@ fn push_word(word: &str, behind: &str, out: &mut String) {
     }
 }
 
-/// Writes the string that a text begins with as JSON has it. Returns its length.
+/// Writes the string at the beginning of a text as a JSON string. Returns its length in the text.
 fn string(text: &str, out: &mut String) -> usize {
     let quote = text.chars().next();
     let mut chars = text.char_indices().skip(1);
@@ -110,7 +111,7 @@ fn string(text: &str, out: &mut String) -> usize {
     text.len()
 }
 
-/// Reads a value that PHP's `serialize` wrote, up to a depth. Returns the text behind it, too.
+/// Parses a value of PHP's `serialize`, up to a depth. Also returns the text after it.
 fn serialized(text: &str, depth: usize) -> Option<(Value, &str)> {
     let depth = depth.checked_sub(1)?;
     let (kind, rest) = text.split_at_checked(2)?;
@@ -145,13 +146,13 @@ fn text_of_name(name: &Value) -> String {
     name.as_str().map_or_else(|| name.to_string(), str::to_owned)
 }
 
-/// Reads the members `0`, `1` and so on, as far as they can be read.
+/// Parses the members `0`, `1` and so on, up to the first that is missing or invalid.
 fn by_place<T>(members: &Map<String, Value>, read: impl Fn(&Value) -> Option<T>) -> Vec<T> {
     (0..members.len()).map_while(|place| read(members.get(&place.to_string())?)).collect()
 }
 
-/// Object forms of a value: the member that marks them, and the member with the value. They come from Parse Server, RethinkDB,
-/// MongoDB (old and new binaries), Firestore and protobuf.
+/// Object forms of a value: the member that marks the form, and the member with the value. They come from Parse Server,
+/// RethinkDB, MongoDB (old and new binaries), Firestore and protobuf.
 const WRAPPED: [(&str, &str); 8] = [
     ("__type", "iso"),
     ("__type", "base64"),
@@ -258,7 +259,7 @@ fn octets(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// Reads a key of a subscription: base64, a hexadecimal `bytea` or the numbers of its octets.
+/// Parses a key of a subscription: base64, a hexadecimal `bytea`, or an array of bytes.
 pub(super) fn key(value: Value) -> ParsedValue<String> {
     let value = parsed(value);
     if let Some(octets) = octets(&value) {
@@ -272,7 +273,7 @@ pub(super) fn key(value: Value) -> ParsedValue<String> {
     Ok(octets.filter(|octets| [16, 65].contains(&octets.len())).map_or(text, base64url::encode))
 }
 
-/// Reads a string, or a number as one.
+/// Parses a string. A number is converted to a string.
 pub(super) fn text(value: Value) -> ParsedValue<String> {
     match value {
         Value::String(text) => Ok(text),
@@ -281,13 +282,13 @@ pub(super) fn text(value: Value) -> ParsedValue<String> {
     }
 }
 
-/// Reports whether a user id looks like a number that a program rewrote: `42.0`, `1.2E+11`.
+/// Whether a user id looks like a number that a program reformatted: `42.0`, `1.2E+11`.
 pub(super) fn is_rewritten_number(id: &str) -> bool {
     let is_number = id.starts_with(|c: char| c.is_ascii_digit()) && id.parse::<f64>().is_ok();
     is_number && (id.trim_end_matches('0').ends_with('.') || id.contains("e+") || id.contains("E+"))
 }
 
-/// Reads an array of strings: JSON, PostgreSQL's `{a,"b c"}`, Python's `['a']`, or strings between `;`, `|` or `,`.
+/// Parses an array of strings: JSON, PostgreSQL's `{a,"b c"}`, Python's `['a']`, or strings separated by `;`, `|` or `,`.
 pub(super) fn list(value: Value) -> ParsedValue<Vec<String>> {
     const RULE: &str = "must be an array of strings";
     match parsed(value) {
@@ -306,7 +307,7 @@ pub(super) fn list(value: Value) -> ParsedValue<Vec<String>> {
     }
 }
 
-/// Splits the elements of a PostgreSQL array literal. Unquoted `NULL`s are left out.
+/// Splits a PostgreSQL array literal into its elements. Omits unquoted `NULL`s.
 fn array_literal(text: &str) -> Vec<String> {
     let (mut items, mut item, mut is_quoted, mut is_within) = (Vec::new(), String::new(), false, false);
     let mut chars = text.chars().chain([',']);
@@ -327,7 +328,7 @@ fn array_literal(text: &str) -> Vec<String> {
     items
 }
 
-/// Parses a string with an object or an array, also one within a string; other values stay unchanged.
+/// Parses a string that contains an object or an array, even if it is encoded twice. Other values stay unchanged.
 pub(super) fn parsed(value: Value) -> Value {
     const BEGINNINGS: [&str; 6] = ["{", "[", "\"{", "\"[", "a:", "O:"];
     match &value {
@@ -342,7 +343,7 @@ pub(super) fn parsed(value: Value) -> Value {
     }
 }
 
-/// Reads a time. `None`: a notation of no time at all, such as MySQL's zero date.
+/// Parses a time. `None`: a value that means no time, such as MySQL's zero date.
 pub(super) fn time(value: &Value) -> ParsedValue<Option<DateTime<Utc>>> {
     const RULE: &str = "must be a time of RFC 3339 (years 1 to 9999), or seconds or milliseconds since 1970";
     let bounded = |at: Option<DateTime<Utc>>| at.and_then(request_time::bounded).map(Some).ok_or(RULE);
@@ -362,7 +363,8 @@ fn is_no_time(text: &str) -> bool {
     is_null(text) || ["0", "infinity", "-infinity"].contains(&text) || NEVER.iter().any(|never| text.starts_with(never))
 }
 
-/// Reads seconds, milliseconds, microseconds or nanoseconds by their magnitude: from 1973 to 5138 they cannot be confused.
+/// Converts a Unix time in seconds, milliseconds, microseconds or nanoseconds. The magnitude is unambiguous for the years 1973
+/// to 5138.
 fn since_1970(number: f64) -> Option<DateTime<Utc>> {
     let ms = match number {
         // Days since 1900, as spreadsheets write times from 1970 to 2100.
@@ -379,7 +381,7 @@ fn since_1970(number: f64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(ms.round() as i64)
 }
 
-/// Reads year, month, day and parts of the time of day, as Java's Jackson writes them.
+/// Converts an array of year, month, day and time of day, as Java's Jackson writes it.
 fn of_parts(parts: &[Value]) -> Option<DateTime<Utc>> {
     let part = |at: usize| parts.get(at).map_or(Some(0), |part| u32::try_from(part.as_u64()?).ok());
     let date = NaiveDate::from_ymd_opt(i32::try_from(part(0)?).ok()?, part(1)?, part(2)?)?;
@@ -440,17 +442,17 @@ fn written(text: &str) -> Option<DateTime<Utc>> {
     plain.or_else(date).map(|time| time.and_utc())
 }
 
-/// Truth as JSON, SQL and spreadsheets write it, the latter in the language of their user.
+/// Words for true in JSON, SQL and spreadsheets, in several languages.
 const TRUE: &str = "true t yes y on 1 1.0 b'1' \u{1} wahr ja vrai oui verdadero verdadeiro sí si sim vero waar";
 const FALSE: &str = "false f no n off 0 0.0 b'0' \0 falsch nein faux non falso não nao onwaar nee";
-/// Words for states, without capitals and punctuation.
+/// Words for the state subscribed, in lower case without punctuation.
 const SUBSCRIBED: &str =
     "active subscribed enabled granted allowed optedin optin valid ok confirmed verified registered live accepted";
 const NOT_SUBSCRIBED: &str = "inactive unsubscribed disabled denied default prompt blocked optedout optout invalid deleted removed gone \
     expired revoked suspended paused banned bounced unreachable uninstalled replaced neversubscribed notsubscribed nopermission \
     cancelled canceled withdrawn suppressed failed dead closed ended archived trashed muted rejected declined lapsed erased";
 
-/// Reads a truth value. `None`: absent.
+/// Parses a boolean. `None`: absent.
 pub(super) fn truth(value: &Value) -> ParsedValue<Option<bool>> {
     const RULE: &str = "must be true or false";
     match value {
@@ -471,7 +473,7 @@ pub(super) fn truth(value: &Value) -> ParsedValue<Option<bool>> {
     }
 }
 
-/// Reads whether a subscription has ended: a truth value, or the time of its end.
+/// Parses whether a subscription has ended: a boolean, or the time of its end.
 pub(super) fn ended(value: &Value) -> ParsedValue<bool> {
     if let Ok(is) = truth(value) {
         return Ok(is.unwrap_or(false));
@@ -479,7 +481,7 @@ pub(super) fn ended(value: &Value) -> ParsedValue<bool> {
     time(value).map(|at| at.is_some()).map_err(|_| "must be empty, true, false or a time")
 }
 
-/// Reads a word for a state: `Ok(true)` means subscribed.
+/// Parses a word for a subscription state. `Ok(true)`: subscribed.
 pub(super) fn is_subscribed(value: &Value) -> ParsedValue<bool> {
     if let Ok(is) = truth(value) {
         return Ok(is.unwrap_or(true));

@@ -1,4 +1,4 @@
-//! Storing of checked messages, and the responses to their senders: alone, with others, or under idempotency keys.
+//! Stores checked messages and builds the responses, with and without idempotency keys.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use bellwire_store::operations::idempotency::{self, Claim, KeyedRequest};
 use bellwire_store::queue::claims::LEASE;
 use bellwire_store::queue::sending::{self, Addressed, LeaseHolder, Sent};
 
-/// Time that a message waits for another one with its idempotency key, after a wait for all keys of its group.
+/// Maximum wait for another request with the same idempotency key, after a first wait for all keys of the group.
 const NO_PATIENCE: Duration = Duration::from_millis(1);
 
-/// Stores a message, and returns once that is durable. One to named recipients shares its commit with others.
+/// Stores a message, and returns after the commit. A message to named recipients shares its commit with others.
 pub(in crate::api) async fn accept(state: &ApiState, app: &App, composed: Composed) -> Result<Accepted, Problem> {
     if composed.addressed.audience.is_named() {
         let accepted = accept_named(state, app, vec![composed]).await?.pop();
@@ -38,8 +38,8 @@ pub(in crate::api) async fn accept(state: &ApiState, app: &App, composed: Compos
     Ok(accepted)
 }
 
-/// Stores messages to named recipients, each for itself, and returns what became of each. 503: there is no room for all of
-/// them, and nothing was stored.
+/// Stores messages to named recipients independently, and returns the result of each. 503: not enough room for all, and nothing
+/// was stored.
 pub(in crate::api) async fn accept_named(
     state: &ApiState,
     app: &App,
@@ -71,7 +71,7 @@ impl From<NotTaken> for Problem {
     }
 }
 
-/// Stores a message, under the idempotency key of its request if there is one. Returns the response.
+/// Stores a message, with the idempotency key of its request if there is one. Returns the response.
 pub(in crate::api) async fn accept_under(
     state: &ApiState,
     app: &App,
@@ -90,8 +90,8 @@ pub(in crate::api) async fn accept_under(
     })
 }
 
-/// Stores a message to named recipients under an idempotency key, in a commit shared with others. It waits for the key outside of
-/// all groups: here for requests of this process, and in a transaction of its own for those of another.
+/// Stores a message to named recipients with an idempotency key, in a commit shared with others. Waits for the key before
+/// joining a group: on an in-process lock, and in a separate transaction for requests of another process.
 async fn accept_shared(
     state: &ApiState,
     app: &App,
@@ -141,8 +141,8 @@ pub(in crate::api) enum AcceptResult {
     Before(Replay),
 }
 
-/// Stores messages of one app under idempotency keys, each key once: claims, work and responses are one transaction. Returns the
-/// results in order. It runs to its end even if the client disconnects.
+/// Stores messages of one app with idempotency keys. Claims, messages and responses are one transaction. Returns the results in
+/// order, and runs to its end even if the client disconnects.
 pub(in crate::api) async fn accept_once(
     state: &ApiState,
     app: &App,
@@ -154,7 +154,7 @@ pub(in crate::api) async fn accept_once(
     taken.unwrap_or_else(|_| (0..n).map(|_| Err(Problem::internal())).collect())
 }
 
-/// One request with idempotency keys.
+/// One request with several messages that have idempotency keys.
 struct InOne {
     state: ApiState,
     app: App,
@@ -180,7 +180,7 @@ impl InOne {
         taken
     }
 
-    /// None: a first request with one of the keys was at work for longer than `patience`.
+    /// Stores all messages. `None`: another request held one of the keys for longer than `patience`.
     async fn try_all(
         &self,
         messages: &[Keyed],
@@ -211,7 +211,7 @@ impl InOne {
         Ok(Some(answers.taken))
     }
 
-    /// The answer to each message; `sent` is of those whose key was claimed.
+    /// Builds the response to each message. `sent` contains the messages whose key was claimed.
     fn answers<'a>(&self, messages: &'a [Keyed], claims: Vec<Claim>, sent: &[Sent]) -> Answers<'a> {
         let (mut answers, mut sent) = (Answers::default(), sent.iter());
         for (Keyed { composed, request }, claim) in messages.iter().zip(claims) {
@@ -233,13 +233,13 @@ impl InOne {
     }
 }
 
-/// Whether Postgres may have refused a group because of one of its messages.
+/// Whether Postgres may have refused a whole group because of one message.
 fn is_of_one(error: &sqlx::Error) -> bool {
     let is_refused = error.as_database_error().is_some() && !store::is_transient(error);
     is_refused || store::is_lock_timeout(error)
 }
 
-/// Result of a group of messages with idempotency keys.
+/// Results of a group of messages with idempotency keys.
 #[derive(Default)]
 struct Answers<'a> {
     taken: Vec<Result<AcceptResult, Problem>>,

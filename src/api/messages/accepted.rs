@@ -17,11 +17,11 @@ use bellwire_store::queue::sending::Sent;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendState {
-    /// Nothing is due before its `send_at`.
+    /// Waiting for its `send_at`.
     Scheduled,
-    /// Due deliveries are sent.
+    /// Deliveries are sent as they become due.
     Sending,
-    /// Nothing goes out until it is resumed.
+    /// No delivery is sent until the message is resumed.
     Paused,
     /// No delivery is sent any longer.
     Cancelled,
@@ -30,7 +30,7 @@ pub(crate) enum SendState {
 }
 
 impl SendState {
-    /// Returns the state of a message. A cancelled one stays so after its deliveries have ended.
+    /// Returns the state of a message. A cancelled message stays cancelled after its deliveries have ended.
     pub(in crate::api) fn of(row: &MessageRow, now: Timestamp) -> Self {
         match row.state {
             MessageState::Cancelled => Self::Cancelled,
@@ -66,18 +66,18 @@ impl Links {
     }
 }
 
-/// A message that was taken.
+/// An accepted message.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Accepted {
     /// Id of the message.
     id: MessageId,
-    /// State: `sending`, `scheduled` for a later time, or `done` without recipients.
+    /// State: `sending`, `scheduled` (before `send_at`), or `done` (no recipients).
     state: SendState,
-    /// Deliveries to make, as counted now; of a segment, as estimated from a sample.
+    /// Number of deliveries, as counted now. For a segment, an estimate from a sample.
     audience_estimate: i64,
-    /// Margin of the estimate, in 95 of 100 cases. 0 if counted.
+    /// Margin of error of the estimate, plus or minus, at 95 % confidence. 0: counted exactly.
     audience_margin: i64,
-    /// Named subscriptions that are not active, or users without an active one: not targeted.
+    /// Number of named subscriptions that are not active, and of named users without an active one. They are not targeted.
     unreachable: i64,
     /// Warnings: about the policy, recipients without an active subscription, or broadcasts that few recipients open.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -87,7 +87,7 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Builds the response to a stored message. 422: it names unknown subscriptions. 409: another message has its key.
+    /// Builds the response to a stored message. 422: it names unknown subscriptions. 409: another message has its `key`.
     pub(in crate::api) fn new(app: &App, mut asked: SendContext, sent: &Sent) -> Result<Self, Problem> {
         asked.refuse_unknown(sent)?;
         if let Some(other) = sent.key_taken_by {
@@ -110,7 +110,7 @@ impl Accepted {
         })
     }
 
-    /// Counts a committed message, and logs it if it has no named recipients, because then it is a broadcast.
+    /// Updates metrics of a committed message. Logs the message if it is a broadcast.
     pub(in crate::api) fn note(&self, state: &ApiState, app: &App, is_named: bool) {
         state.metrics.messages_accepted.inc();
         if is_named {
@@ -120,7 +120,7 @@ impl Accepted {
         }
     }
 
-    /// Body of the response.
+    /// Serialises the body of the response.
     pub(in crate::api) fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and texts")
     }

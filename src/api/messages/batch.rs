@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/messages/batch`: many different messages in one request, each answered for itself.
+//! `/v1/apps/{app}/messages/batch`: many different messages in one request, each with its own result.
 
 use std::collections::HashMap;
 
@@ -33,12 +33,12 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
-/// Size limit of a batch's body, relative to that of other requests.
+/// Size limit of a batch's body, as a multiple of the limit of other requests.
 const BODY_FACTOR: usize = 8;
-/// Messages with idempotency keys in one transaction, which holds their keys until its end. Repeated requests for one of them
+/// Maximum messages with idempotency keys in one transaction, which holds their keys until its end. Repeats of these messages
 /// wait.
 const KEYED_AT_ONCE: usize = 64;
-/// Messages that are checked before other requests have their turn on this thread: a few ms.
+/// Messages checked before the task yields: a few milliseconds.
 const CHECKED_AT_ONCE: usize = 50;
 
 /// Batch of messages.
@@ -53,9 +53,9 @@ pub(crate) struct MessageBatch {
 /// Result of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MessageBatchResponse {
-    /// Messages that were accepted, now or before.
+    /// Number of accepted messages, including repeats of messages accepted before.
     accepted: usize,
-    /// Messages that were refused.
+    /// Number of refused messages.
     refused: usize,
     /// Results of the messages, in order.
     results: Vec<BatchResult>,
@@ -64,17 +64,17 @@ pub(crate) struct MessageBatchResponse {
 /// Result of one message of a batch: `message` or `problem`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchResult {
-    /// The HTTP status that it would have been answered with alone.
+    /// HTTP status that a single request with this message would get.
     #[schema(example = 202)]
     status: u16,
-    /// The message that was taken.
+    /// The accepted message. Null: refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Accepted>)]
     message: Option<Box<RawValue>>,
-    /// Whether it was taken before, by a request with its idempotency key.
+    /// Whether an earlier request with the same idempotency key was accepted, and this is its response.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replayed: bool,
-    /// Why it was refused; its pointers lead into the body of the batch.
+    /// Reason of the refusal, with pointers into the body of the batch. Null: accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<Details>,
 }
@@ -100,15 +100,14 @@ impl BatchResult {
 }
 
 /// Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, optionally, idempotency key. Each is
-/// accepted or refused separately, as if sent alone, and counts as a request against the key's limit. The response is 200 with a
-/// status for each, like in bulk routes of AWS, Elasticsearch and others: the request itself was carried out, and 207 would give
-/// clients no further information. If the batch was not read (401, 403, 413, 422, 429, 503), nothing was sent.
+/// accepted or refused independently, as if sent alone, and counts against the rate limit of the key. The response is 200 with
+/// a status for each message. If the request itself was refused (401, 403, 413, 422, 429, 503), nothing was sent.
 ///
-/// Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
+/// Messages of a batch are stored in any order: of several with the same `key`, any one may be accepted.
 ///
-/// An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again.
-/// With the header `Idempotency-Key`, messages without a key get one from the header and their place.
-/// Keys in batches are separate from those of single requests. The retry headers apply to each message.
+/// An interrupted batch can be repeated if its messages have idempotency keys: accepted messages get their first response
+/// again. With the header `Idempotency-Key`, a message without a key gets one derived from the header and its index. Keys in
+/// batches are separate from those of single requests. The retry headers apply to each message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/batch", tag = "Messages",
     params(("Idempotency-Key" = Option<String>, Header, description = "Gives a key to each message without one, by its place"),
         ("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
@@ -139,14 +138,14 @@ pub(crate) async fn send(
 
 type BatchOutcome = Result<AcceptResult, Problem>;
 
-/// The messages of a batch by what is to be done with them, each with its place.
+/// Messages of a batch, sorted by the way they are stored. Each has its index in the batch.
 #[derive(Default)]
 struct Sorted {
-    /// Outcomes of refused messages, and of repeats that would be refused now.
+    /// Results of refused messages, and of repeats that would be refused now.
     settled: Vec<(usize, BatchOutcome)>,
     plain: Vec<(usize, Composed)>,
     keyed: Vec<(usize, Keyed)>,
-    /// Messages with the key of an earlier one, whose place is the second.
+    /// Messages with the key of an earlier message. The second number is the index of that message.
     repeated: Vec<(usize, usize)>,
 }
 
@@ -195,7 +194,7 @@ impl Sorted {
         sorted
     }
 
-    /// Sends them, and returns what became of the `n` messages in their order.
+    /// Stores the messages, and returns the results of all `n` messages in order.
     async fn send(self, state: &ApiState, app: &App, n: usize) -> Result<Vec<BatchOutcome>, Problem> {
         let mut outcomes: Vec<Option<BatchOutcome>> = (0..n).map(|_| None).collect();
         for (place, outcome) in self.settled {
@@ -225,7 +224,7 @@ fn raw(body: &[u8]) -> Result<Box<RawValue>, Problem> {
     serde_json::from_slice(body).map_err(|_| Problem::internal())
 }
 
-/// Returns the response to a repeated message with the same key.
+/// Returns the result of a repeated message in the same batch.
 fn again(first: &BatchOutcome) -> BatchOutcome {
     match first {
         Ok(AcceptResult::Now(accepted)) => {
@@ -236,7 +235,7 @@ fn again(first: &BatchOutcome) -> BatchOutcome {
     }
 }
 
-/// Reads and checks one message. Returns its idempotency key, too, where it can be read.
+/// Parses and checks one message. Also returns its idempotency key if it can be parsed.
 async fn compose(
     state: &ApiState,
     app: &App,
@@ -255,7 +254,7 @@ async fn compose(
     (key, check(state, app, retries, templates, body).await)
 }
 
-/// Checks one message against the present state of the app.
+/// Checks one message against the current state of the app.
 async fn check(
     state: &ApiState,
     app: &App,

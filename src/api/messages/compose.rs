@@ -1,4 +1,4 @@
-//! Checks a new message from end to end before anything is stored.
+//! Checks a new message completely before anything is stored.
 
 mod content;
 
@@ -35,10 +35,10 @@ use bellwire_vault::CONTENT;
 use content::{check_content, check_label, check_template};
 
 const NAMED_MAX: usize = 1000;
-/// Longest name that a sender gives a message, in characters.
+/// Maximum characters of a sender's `key` for a message.
 const KEY_MAX: usize = 255;
 const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
-/// Longest time to live: four weeks, which is what FCM keeps to.
+/// Maximum time to live in seconds: four weeks, the maximum of FCM.
 pub(in crate::api) const TTL_MAX_S: i64 = 2_419_200;
 
 /// Recipients of a message: exactly one of `subscriptions`, `users`, `topic` and `all`. `segment` is used alone, or with `topic`
@@ -46,26 +46,27 @@ pub(in crate::api) const TTL_MAX_S: i64 = 2_419_200;
 #[derive(Debug, Clone, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipients {
-    /// These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once.
+    /// Subscription ids, at most 1,000. The id of a replaced subscription stands for its successor, which gets the message
+    /// once.
     #[serde(skip_serializing_if = "Option::is_none")]
     subscriptions: Option<Vec<SubscriptionId>>,
-    /// Every subscription of these users, at most 1,000.
+    /// User ids, at most 1,000. All active subscriptions of the users are recipients.
     #[serde(skip_serializing_if = "Option::is_none")]
     users: Option<Vec<String>>,
-    /// Everyone in this topic.
+    /// Topic whose subscribers are recipients.
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
-    /// All subscribers, if `true`.
+    /// Whether all subscribers of the app are recipients.
     #[serde(skip_serializing_if = "Option::is_none")]
     all: Option<bool>,
-    /// Segment that narrows these, or all, recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`.
-    /// Membership is decided at the fan-out.
+    /// Segment that narrows the recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`. Membership
+    /// is evaluated during fan-out.
     #[serde(skip_serializing_if = "Option::is_none")]
     segment: Option<String>,
 }
 
 impl Recipients {
-    /// The segment that it names. None: it names none.
+    /// Returns the segment in these recipients. `None`: no segment.
     pub(in crate::api) async fn segment(
         &self,
         state: &ApiState,
@@ -84,47 +85,49 @@ impl Recipients {
 pub(crate) struct MessageRequest {
     /// Recipients of the message.
     pub(in crate::api) to: Recipients,
-    /// Decides policy, weight and defaults; `promotional` by default.
+    /// Tier, which determines default policy, weight, time to live and urgency. By default `promotional`.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
-    /// Leave out those who do not click what they are shown; for messages to a topic, a segment or all.
+    /// Rule that excludes recipients who do not click notifications. For messages to a topic, a segment or all.
     sunset: Option<SunsetBody>,
-    /// A notification. Exactly one of this, `payload` and `template`.
+    /// Notification to display. Exactly one of `content`, `payload` and `template`.
     content: Option<Notification>,
-    /// Notification for push services that refuse `content` as too large.
+    /// Shorter notification for push services that refuse `content` as too large.
     compact: Option<Notification>,
-    /// For the page's own handler: a string, or `{"base64": "…"}`.
+    /// Data for the site's own push handler: a string, or `{"base64": "…"}`.
     payload: Option<Payload>,
-    /// Instead of `content`: the name of a stored template, or one in the same form. It is filled in for each recipient.
+    /// Template, by name or inline, which is rendered for each recipient. Instead of `content`.
     pub(in crate::api) template: Option<TemplateRef>,
-    /// Data for the template, in addition to its recipient: any JSON, at most 8,192 octets.
+    /// Variables of the template, in addition to the recipient's properties: any JSON object, at most 8,192 bytes.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
-    /// False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown.
+    /// Whether Bellwire adds its envelope to `payload`. `false`: the payload is sent unchanged, up to 3,993 bytes, and no
+    /// receipts are requested.
     envelope: Option<bool>,
-    /// Time to live in seconds, 0 to 2,419,200; by default the tier's.
+    /// Time to live in seconds, 0 to 2,419,200. By default that of the tier.
     ttl: Option<i64>,
     /// Urgency for push services. By default the tier's.
     urgency: Option<Urgency>,
-    /// A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters.
+    /// Collapse key, 1 to 200 characters. A push service keeps only the latest message with this key for an offline browser.
     collapse_key: Option<String>,
     /// Delivery policy of the message.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
-    /// Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
-    /// begins then. A time in the past by less than five minutes counts as now.
+    /// Scheduled time, at most 90 days ahead: RFC 3339 with an offset, or a local time together with `timezone`. The time to
+    /// live begins then. A time up to five minutes in the past counts as now.
     #[schema(min_length = 16, max_length = 40, examples("2026-12-01T09:00:00Z", "2026-12-01T09:00:00"))]
     send_at: Option<String>,
-    /// The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`.
+    /// IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`.
     timezone: Option<String>,
-    /// Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended.
+    /// Your own key for the message, 1 to 255 characters, with which it can be shown and cancelled. The key is free again when
+    /// all deliveries have ended.
     key: Option<String>,
-    /// In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters.
+    /// Idempotency key of a message in a batch: 1 to 255 ASCII characters. Single requests use the header `Idempotency-Key`.
     #[schema(min_length = 1, max_length = 255)]
     pub(in crate::api) idempotency_key: Option<String>,
 }
 
-/// A sender's own name for a message, as routes have it.
+/// A sender's own key for a message, in the path of a route.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageKey(pub String);
 
@@ -144,18 +147,18 @@ impl PathParam for MessageKey {
 pub(crate) struct Composed {
     pub addressed: Addressed,
     pub asked: SendContext,
-    /// Personal template of the message, to be tried before its acceptance.
+    /// Template of the message, to be rendered for sample recipients before acceptance.
     pub trial: Option<Trial>,
 }
 
 impl Composed {
-    /// The same, as sent by the API key or teammate of that id.
+    /// Sets the sender: the id of an API key or teammate.
     pub(crate) fn sent_by(mut self, sender: Option<Uuid>) -> Self {
         self.addressed.message.sent_by = sender;
         self
     }
 
-    /// Fills a personal template in for a few recipients, see [`Templates::try_out`].
+    /// Renders a template for a few recipients, see [`Templates::try_out`].
     pub(crate) async fn try_out(
         &mut self,
         templates: &mut Templates,
@@ -169,22 +172,22 @@ impl Composed {
     }
 }
 
-/// Information for the author of a message.
+/// Information for the sender of a message.
 #[derive(Debug, Clone)]
 pub(crate) struct SendContext {
     pub id: MessageId,
-    /// Warnings for the author.
+    /// Warnings for the sender.
     pub warnings: Vec<FieldError>,
     named: Vec<SubscriptionId>,
-    /// Whether the topic that it is for, if it is for one, may still have to be made.
+    /// Whether a missing topic is allowed, because browsers may create it.
     topic_may_be_missing: bool,
     topic: Option<String>,
     pub is_for_later: bool,
 }
 
 impl MessageRequest {
-    /// Checks everything that can be checked without the database, and seals the content. What [`Recipients::segment`] gave comes
-    /// along; `template` is the one that it names or brings, `faults` are those of the body's shape.
+    /// Checks everything that needs no database, and encrypts the content. `segment` and `template` are the resolved references
+    /// of the request, `faults` its schema faults.
     pub(crate) fn compose(
         mut self,
         state: &ApiState,
@@ -253,7 +256,7 @@ impl MessageRequest {
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }
 
-    /// Checks the names by which a message is found again.
+    /// Checks `key` and `idempotency_key`.
     fn check_names(&self, faults: &mut Faults) {
         let detail = "is for batches: send the header `Idempotency-Key`";
         faults.require(self.idempotency_key.is_none(), "/idempotency_key", detail);
@@ -266,7 +269,7 @@ impl MessageRequest {
         }
     }
 
-    /// Completes paths in what is shown by the app's site, and warns of what browsers do not show.
+    /// Completes relative URLs with the app's first origin, and warns of content that browsers do not display.
     fn complete(&mut self, site: Option<&str>, warnings: &mut Vec<FieldError>) {
         for (content, pointer) in [(&mut self.content, "/content"), (&mut self.compact, "/compact")] {
             let Some(content) = content else { continue };
@@ -278,7 +281,7 @@ impl MessageRequest {
         }
     }
 
-    /// Checks the content of a message with a template, and its trial.
+    /// Checks the content of a message with a template, and its trial rendering.
     fn check_templated(
         &mut self,
         template: ResolvedTemplate,
@@ -308,7 +311,7 @@ impl MessageRequest {
     }
 }
 
-/// Returns the filter of a message. `None`: all of its audience.
+/// Returns the recipient filter of a message. `None`: no filter.
 fn filter(segment: Option<SegmentChoice>, sunset: Option<Sunset>) -> Option<AudienceFilter> {
     let filter = segment.map(|segment| segment.filter());
     if sunset.is_none() {
@@ -318,8 +321,8 @@ fn filter(segment: Option<SegmentChoice>, sunset: Option<Sunset>) -> Option<Audi
 }
 
 impl SendContext {
-    /// Refuses unknown subscriptions, each with its place, and a missing topic. Where browsers may create topics, the first of
-    /// its members may be registering, so a missing topic is only a warning. Recipients without an active subscription are one, too.
+    /// Refuses unknown subscriptions by index, and a missing topic. Where browsers may create topics, a missing topic is only a
+    /// warning: its first member may be registering now. Recipients without an active subscription are a warning, too.
     pub(crate) fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();
         match self.topic_may_be_missing {
@@ -355,7 +358,7 @@ impl SendContext {
     }
 }
 
-/// Checks the segment in `to`. One that was not read is refused, so that the message never reaches all subscribers.
+/// Checks the segment in `to`. A segment that cannot be parsed is refused, so that the message never reaches all subscribers.
 pub(in crate::api) fn check_segment(
     to: &Recipients,
     read: Option<Result<SegmentChoice, String>>,
@@ -425,8 +428,8 @@ fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// Checks the message's own policy, and the headers that override it. Returns the body's policy without retries, if the headers
-/// set some.
+/// Checks the message's own policy and the headers that override it. Returns the policy of the body, without retries if headers
+/// set them.
 fn check_policy(
     policy: Option<&Value>,
     retries: &RetryHeaders,

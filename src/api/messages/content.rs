@@ -1,5 +1,5 @@
-//! `GET /v1/apps/{app}/messages/{message}/content`: content of messages to a topic, a segment or all subscribers, and
-//! titles for lists. Content for single people, or for very few, stays sealed, because it may be a one-time code.
+//! `GET /v1/apps/{app}/messages/{message}/content`: content of messages to a topic, a segment or all subscribers, and titles
+//! for lists. Content for one or very few people is withheld, because it may be a one-time code.
 
 use std::collections::HashMap;
 
@@ -28,45 +28,45 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(content))
 }
 
-/// Number of subscriptions up to which a message may be meant for one person: each of their browsers is one, and a topic may
-/// exist for them alone.
+/// Number of subscriptions up to which a message may be meant for one person, who may have several browsers or a topic of their
+/// own.
 const FEW: i64 = 10;
 
-/// Availability of the content of a message or dead letter.
+/// Availability of stored content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentState {
-    /// The content is included.
+    /// The content is in the response.
     Shown,
-    /// The caller may not read it. That of a dead letter requires the scope `export`, that of a message to a topic, a
-    /// segment or all subscribers `send`. That of a message to named recipients cannot be read.
+    /// The caller may not read the content. A dead letter requires the scope `export`. A message to a topic, a segment or all
+    /// subscribers requires `send`. Content for named recipients is never shown.
     Withheld,
-    /// It does not exist (any longer): it can no longer be sent, or is no longer needed.
+    /// The content was deleted, because the message can no longer be sent or replayed.
     Deleted,
 }
 
-/// Content of a message in the members of its request. Absent members are left out.
+/// Content of a message, in the members of the send request. Absent members are omitted.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct MessageContentResponse {
-    /// Whether it is shown.
+    /// Whether the content is in the response, and why not.
     content_state: ContentState,
-    /// The notification, with paths completed by the app's first origin.
+    /// Notification, with relative URLs completed by the app's first origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<Notification>>,
     /// Notification for push services that refuse `content` as too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     compact: Option<Box<Notification>>,
-    /// The template that is filled in for each recipient.
+    /// Template that is rendered for each recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<Template>,
-    /// Data of `template`.
+    /// Variables of `template`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
-    /// For the page's own handler.
+    /// Data for the site's own push handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Payload>,
-    /// Beside `payload`: whether our envelope is around it.
+    /// With `payload`: whether Bellwire adds its envelope.
     #[serde(skip_serializing_if = "Option::is_none")]
     envelope: Option<bool>,
 }
@@ -94,14 +94,14 @@ impl From<MessageContent> for MessageContentResponse {
     }
 }
 
-/// Whether a message is for so many recipients that callers with the scope `send` may read its content.
+/// Whether a message has so many recipients that callers with the scope `send` may read its content.
 fn is_for_many(message: &SealedMessage) -> bool {
     let names_nobody = ["topic", "all", "segment"].iter().any(|kind| message.audience.get(kind).is_some());
     names_nobody && message.audience_estimate > FEW
 }
 
-/// Returns the content of a message to a topic, a segment or all subscribers, for callers that may send such messages. Content for
-/// named subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
+/// Returns the content of a message to a topic, a segment or all subscribers. Requires the scope `send`. Content for named
+/// subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
     responses((status = 200, body = MessageContentResponse)))]
 pub(crate) async fn content(
@@ -119,7 +119,7 @@ pub(crate) async fn content(
     }))
 }
 
-/// Returns the titles of these messages that the caller may read: of messages to many recipients, and of stored templates. A
+/// Returns the titles of messages that the caller may read: of messages to many recipients, and of stored templates. A
 /// template's title is not rendered.
 pub(in crate::api) async fn titles<S>(
     pool: &PgPool,

@@ -1,53 +1,53 @@
-//! The account of a message, and what receipts add to it.
+//! Delivery counts of a message, and counts of its receipts.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use bellwire_store::queue::messages::DeliveryCounts;
 
-/// The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
-/// + capped` at every moment. It grows until the message is expanded.
+/// Delivery counts of a message. At every moment `targeted = queued + dispatching + retrying + accepted + gone + expired + dead
+/// + cancelled + capped`. `targeted` grows until fan-out is complete.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MessageCounts {
-    /// Deliveries that there are so far.
+    /// Deliveries created so far.
     targeted: i64,
-    /// Waiting for their first attempt.
+    /// Deliveries waiting for their first attempt.
     queued: i64,
-    /// Held by a worker.
+    /// Deliveries claimed by a worker.
     dispatching: i64,
-    /// Waiting for another attempt.
+    /// Deliveries waiting for another attempt.
     retrying: i64,
-    /// Accepted by a push service, which does not prove that a person saw them.
+    /// Deliveries accepted by a push service. That does not prove that the notification was displayed.
     accepted: i64,
     /// Deliveries whose subscription no longer exists.
     gone: i64,
     /// Deliveries whose time to live ended first.
     expired: i64,
-    /// Deliveries that failed for good.
+    /// Deliveries that failed permanently.
     dead: i64,
-    /// Cancelled, or their subscriber unsubscribed.
+    /// Deliveries cancelled, or ended because the subscriber unsubscribed.
     cancelled: i64,
-    /// Held back by a frequency cap.
+    /// Deliveries suppressed by a frequency cap.
     capped: i64,
-    /// Left out by the message's sunset rule: not targeted, so no part of that sum.
+    /// Recipients excluded by the message's sunset rule. They are not part of `targeted`.
     sunset: i64,
-    /// Accepted deliveries without a receipt so far. Null, like the following members, if its pushes request no receipts.
+    /// Accepted deliveries without a receipt so far. This and the following members are null if the pushes request no receipts.
     awaiting_ack: Option<i64>,
-    /// Of the accepted: at least one receipt.
+    /// Accepted deliveries with at least one receipt.
     acknowledged: Option<i64>,
-    /// Of the accepted: expired without a receipt.
+    /// Accepted deliveries that expired without a receipt.
     unconfirmed: Option<i64>,
-    /// Reported as displayed. A lower bound: see `closed`.
+    /// Deliveries reported as displayed. A lower bound: see `closed`.
     displayed: Option<i64>,
     /// Number of clicks.
     clicked: Option<i64>,
-    /// Number of closes, which Firefox does not report, nor Safari for notifications that it displays by itself.
+    /// Number of closes. Firefox reports none, nor does Safari for notifications that it displays without the service worker.
     closed: Option<i64>,
 }
 
 impl MessageCounts {
-    /// Builds the counts. `known`: its pushes request receipts. `expired`: browsers without a report will not send one any
-    /// longer.
+    /// Builds the counts. `known`: the pushes request receipts. `expired`: the time to live has ended, so no further receipts
+    /// are expected.
     pub(in crate::api) fn new(account: DeliveryCounts, known: bool, expired: bool) -> Self {
         // A push that arrived although its delivery counts as failed is acknowledged, but was never accepted.
         let acknowledged = account.acknowledged.min(account.accepted);

@@ -1,5 +1,5 @@
-//! `…/deliveries/{subscription}/explain`: a delivery's story. What is stored becomes [`Facts`]; [`explain::tell`] does the
-//! rest.
+//! `…/deliveries/{subscription}/explain`: explanation of one delivery. This module reads the stored data as [`Facts`], and
+//! [`explain::tell`] writes the text.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -37,27 +37,27 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
-/// Start of the endpoint in a sealed address, after the browser's keys.
+/// Offset of the endpoint in a decrypted address, after the browser's keys.
 const ENDPOINT_AT: usize = 65 + 16;
 
-/// Story of one delivery in plain words, from stored facts.
+/// Explanation of one delivery in plain words, from stored data.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExplanationResponse {
     /// Message that was sent.
     message: MessageId,
     /// Recipient of the delivery.
     subscription: SubscriptionId,
-    /// Time of the story. "Ago" counts from here.
+    /// Time of the explanation, from which "ago" is counted.
     now: DateTime<Utc>,
-    /// `queued`, `dispatching`, `retrying`, its ending (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or `none`:
-    /// no delivery exists, or its data were deleted.
+    /// `queued`, `dispatching`, `retrying`, its ending (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or
+    /// `none`: no delivery exists, or its data were deleted.
     state: &'static str,
-    /// Events in order, the state of the delivery, and the next step.
+    /// Sentences about past events in order, the current state, and the next step.
     story: Vec<Sentence>,
 }
 
-/// Explains one delivery: rule, policy, response of the push service, times and next step. Facts that are not stored are called
-/// unknown. A subscription that the message was not for is explained, too.
+/// Explains one delivery: policy, responses of the push service, times and next step. Data that are no longer stored are
+/// described as unknown. For a subscription that is not a recipient, the explanation gives the reason.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/explain", tag = "Messages",
     responses((status = 200, body = ExplanationResponse)))]
 pub(crate) async fn show(
@@ -154,7 +154,7 @@ fn facts(
     }
 }
 
-/// The origin of a subscription's endpoint. `None`: its address cannot be decrypted, so its deliveries die.
+/// Returns the origin of a subscription's endpoint. `None`: the address cannot be decrypted, so its deliveries fail.
 fn origin_of(state: &ApiState, subscription: SubscriptionId, sealed: &[u8]) -> Option<String> {
     let plain = zeroize::Zeroizing::new(state.vault.open(vault::ADDRESS, subscription, sealed).ok()?);
     let endpoint = Endpoint::parse(std::str::from_utf8(plain.get(ENDPOINT_AT..)?).ok()?).ok()?;
@@ -209,7 +209,7 @@ fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Opti
     is_ahead(row, subscription, now).then_some(explain::WaitingDelivery::BehindCursor { due_at: row.cursor_due_at })
 }
 
-/// Whether the running fan-out will reach the subscription.
+/// Whether the running fan-out has yet to reach the subscription.
 fn is_ahead(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> bool {
     row.cursor_after.is_some_and(|after| walk::is_ahead(after, subscription))
         && row.subscription_state == Some(SubscriptionState::Active)
@@ -242,7 +242,7 @@ fn letter_of(row: DeadLetterRow) -> explain::Letter {
     }
 }
 
-/// Converts the state. Notes of operators are not for apps.
+/// Converts the state of an origin. Omits operators' notes, which are not for apps.
 fn origin_state(row: OriginRow) -> explain::OriginState {
     explain::OriginState {
         held_until: row.held_until,

@@ -1,12 +1,11 @@
-//! Group commit: messages to named recipients, one-time codes among them, share commits. Messages that arrive during a commit
-//! belong to the next one. A single message is written at once, and nothing waits for a timer.
+//! Group commit: messages to named recipients, such as one-time codes, share commits. Messages that arrive during a commit join
+//! the next one. A single message is written at once, without a timer.
 //!
-//! Each request gets its response after the commit of its message. Its result does not depend on others in its group, nor on its
-//! client: once a message is being written, a disconnected client changes nothing.
+//! Each request gets its response after the commit of its message. Other messages of the group and a disconnecting client do
+//! not affect it.
 //!
-//! Messages with idempotency keys are included: their keys are claimed, and their responses stored, in the transaction of their
-//! group. The transaction does not wait for a key that another process uses. The request of such a key waits outside, and no
-//! other waits with it.
+//! For a message with an idempotency key, the transaction of the group also claims the key and stores the response. It does not
+//! wait for a key that another process holds: that request waits separately, without delaying others.
 
 use std::sync::Arc;
 
@@ -27,38 +26,38 @@ use bellwire_telemetry::panics;
 use bellwire_vault::Vault;
 
 const MESSAGES_MAX: usize = 64;
-/// Recipients in one commit, but for a single message that names more.
+/// Maximum recipients in one commit, except for a single message that names more.
 const RECIPIENTS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum NotTaken {
-    /// Too many messages wait to be written. This one is not stored.
+    /// Too many messages wait to be written. This message is not stored.
     #[error("too many messages are waiting to be written")]
     Busy,
     #[error("the message could not be written: {0}")]
     Failed(Arc<sqlx::Error>),
 }
 
-/// Durable result of a message.
+/// Result of a message after its commit.
 pub(crate) type SendResult = Result<SendOutcome, NotTaken>;
 
 #[derive(Debug)]
 pub(crate) enum SendOutcome {
-    /// The message was written, unless the value reports a fault.
+    /// The message was processed. [`Sent`] may describe a refusal.
     Sent(Sent),
     Before(Claim),
-    /// Another process is at work under the idempotency key. Returns the message to the caller.
+    /// Another process holds the idempotency key. Returns the message to the caller.
     Elsewhere(Box<(Addressed, KeyedMessage)>),
 }
 
-/// Builds the body of the response to store from the result of a message. `None`: the message is refused, and its key unused.
+/// Builds the response body to store for a sent message. `None`: the message is refused, and its key stays unused.
 pub(crate) type ResponseBody = Box<dyn Fn(&Sent) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Idempotency key of a message and the response to store under it.
+/// Idempotency key of a message, and the builder of its stored response.
 pub(crate) struct KeyedMessage {
     pub request: KeyedRequest,
     pub response: ResponseBody,
-    /// Frees the key for other requests of this process: no group has it twice.
+    /// Lock of the key in this process, so that no group contains the key twice. Dropping it lets the next request run.
     pub turn: KeyedLockGuard,
 }
 
@@ -74,7 +73,7 @@ struct WaitingMessage {
     answer: oneshot::Sender<SendResult>,
 }
 
-/// A handle on this process's writers, which start with the first message. Cheap to clone.
+/// Handle of this process's writer tasks, which start with the first message. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Intake(Arc<IntakeShared>);
 
@@ -85,14 +84,14 @@ struct IntakeShared {
 }
 
 impl Intake {
-    /// Prepares all parts except the writers. The pool's connections plan by index only: the statement is written for one plan,
-    /// and planning it for each single send would cost more than running it. More than `waiting_max` messages are refused.
+    /// Creates the handle, without starting writers. More than `waiting_max` waiting messages are refused. Connections of
+    /// `pool` allow only index plans: planning each single send would cost more than running it.
     pub(crate) fn new(pool: PgPool, vault: Vault, clock: Clock, engine: EngineHandle, waiting_max: usize) -> Self {
         let writer = Writer { pool, vault, clock, engine };
         Self(Arc::new(IntakeShared { writer, waiting_max: waiting_max.max(1), inbox: Mutex::default() }))
     }
 
-    /// Writes messages with named recipients, and waits until each is durable or refused. All of them are accepted, or none.
+    /// Writes messages with named recipients, and waits until each is committed or refused. Either all are queued, or none.
     pub(crate) async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Result<Sent, NotTaken>>, NotTaken> {
         let sent = |answer: SendResult| match answer? {
             SendOutcome::Sent(sent) => Ok(sent),
@@ -102,7 +101,7 @@ impl Intake {
         Ok(self.take_in(messages).await?.into_iter().map(sent).collect())
     }
 
-    /// Has a message written that names its recipients, once, and waits until it is durable or refused.
+    /// Writes a message with an idempotency key once, and waits until it is committed or refused.
     pub(crate) async fn write_once(&self, message: Addressed, keyed: KeyedMessage) -> SendResult {
         self.take_in(vec![(message, Some(keyed))]).await?.pop().expect("an answer for each message")
     }
@@ -121,7 +120,7 @@ impl Intake {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(died()))).collect())
     }
 
-    /// Returns the queue of waiting messages. Dead writers are restarted.
+    /// Returns the queue of waiting messages. Restarts writers that have panicked.
     fn inbox(&self) -> mpsc::Sender<WaitingMessage> {
         let mut inbox = self.0.inbox.lock();
         match inbox.as_ref().filter(|inbox| !inbox.is_closed()) {
@@ -138,7 +137,7 @@ impl Intake {
     }
 }
 
-/// Ends when every handle is gone.
+/// Loop of a writer task. Ends when every handle is dropped.
 async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<WaitingMessage>>>) {
     loop {
         // The task that waits for the first message holds the inbox, so that all waiting messages go into one group.
@@ -148,7 +147,7 @@ async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<W
     }
 }
 
-/// The next message and what waits behind it. None: there will be no more.
+/// Waits for a message, and returns it with the others in the queue. `None`: every handle is dropped.
 async fn next_group(inbox: &mut mpsc::Receiver<WaitingMessage>) -> Option<Vec<WaitingMessage>> {
     let first = inbox.recv().await?;
     let mut recipients = first.recipients();
@@ -173,7 +172,7 @@ impl WaitingMessage {
     }
 }
 
-/// Writes groups of messages, and notifies dispatch.
+/// Writes groups of messages, and passes their deliveries to dispatch.
 #[derive(Clone)]
 struct Writer {
     pool: PgPool,
@@ -183,7 +182,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes a group and answers everybody. If Postgres refuses the whole because of one, each is tried alone.
+    /// Writes a group and sends the results. If Postgres refuses the group because of one message, each is written alone.
     async fn write_group(&self, group: Vec<WaitingMessage>) {
         match self.write(&group).await {
             Ok(outcomes) => answer(group, outcomes),
@@ -196,7 +195,7 @@ impl Writer {
         }
     }
 
-    /// Writes a group that waited in vain for a message's key: at once those that have none, then each of the others alone.
+    /// Writes a group in which a key was held too long: messages without a key together, then each of the others alone.
     async fn write_apart(&self, group: Vec<WaitingMessage>) {
         let (named, others): (Vec<_>, Vec<_>) =
             group.into_iter().partition(|waiting| waiting.addressed.message.key.is_some());
@@ -241,7 +240,7 @@ impl Writer {
         Ok(sent.into_iter().map(WriteResult::Sent).collect())
     }
 
-    /// Claims their idempotency keys, writes those messages whose keys are free or that have none, and keeps the answers.
+    /// Claims idempotency keys, writes the messages without a key or with a claimed one, and stores the responses.
     async fn write_keyed(&self, group: &[WaitingMessage]) -> sqlx::Result<Vec<WriteResult>> {
         let keys: Vec<_> = group.iter().filter_map(|waiting| Some(&waiting.keyed.as_ref()?.request)).collect();
         let mut tx = begin(&self.pool).await?;
@@ -267,7 +266,7 @@ impl Writer {
         Ok(written.collect())
     }
 
-    /// Returns the holder of rows that are born leased from now on, when the lease begins.
+    /// Returns the lease holder for rows that are inserted already leased to this process, and the start of the lease.
     fn holder(&self) -> (Option<LeaseHolder>, Instant) {
         let (lease, since) = ((self.engine.lease)(), Instant::now());
         (lease.map(|lease| LeaseHolder { lease, until: self.clock.now() + LEASE }), since)
@@ -276,7 +275,7 @@ impl Writer {
 
 enum WriteResult {
     Sent(Sent),
-    /// Claim of an unwritten message's idempotency key.
+    /// Idempotency key claimed by another request; the message was not written.
     Met(Claim),
 }
 
@@ -299,7 +298,7 @@ async fn store_responses(
     idempotency::release(conn, &unused).await
 }
 
-/// Passes stored messages to dispatch: rows that are born leased to it start at once, and further ones may be due.
+/// Passes stored messages to dispatch. Rows leased to it start at once, and further rows may be due.
 pub(in crate::api) fn tell(engine: &EngineHandle, lease: Option<uuid::Uuid>, since: Instant, sent: &mut [Sent]) {
     let is_due = sent.iter().any(|sent| sent.unknown.is_empty() && sent.born.is_empty());
     let rows: Vec<_> = sent.iter_mut().flat_map(|sent| sent.born.drain(..)).collect();
@@ -311,7 +310,7 @@ pub(in crate::api) fn tell(engine: &EngineHandle, lease: Option<uuid::Uuid>, sin
     }
 }
 
-/// Sends the responses. Disconnected clients get none, but their stored messages are sent.
+/// Sends the results to the waiting requests. Messages of disconnected clients are sent anyway.
 fn answer(group: Vec<WaitingMessage>, written: Vec<WriteResult>) {
     for (WaitingMessage { addressed, keyed, answer }, written) in group.into_iter().zip(written) {
         let outcome = match (written, keyed) {

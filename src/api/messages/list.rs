@@ -1,4 +1,4 @@
-//! `GET /v1/apps/{app}/messages`: what was sent, and how far it has come.
+//! `GET /v1/apps/{app}/messages`: messages with their progress.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ use bellwire_store::queue::messages::{self, Ended, MessageRow};
 
 /// Maximum number of messages read for one page of a filtered list.
 const LOOKED_AT_MAX: usize = 5_000;
-/// Messages that are read at a time where not all of them fit.
+/// Messages read per statement for a filtered list.
 const CHUNK: i64 = 500;
 
 /// Filter of messages, and size of a page.
@@ -34,13 +34,13 @@ const CHUNK: i64 = 500;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// Only those that stand so.
+    /// Messages in this state only.
     #[param(inline)]
     state: Option<SendState>,
-    /// Only those of this tier.
+    /// Messages of this tier only.
     #[param(inline)]
     tier: Option<Tier>,
-    /// Only those to this topic.
+    /// Messages to this topic only.
     topic: Option<String>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
@@ -59,10 +59,10 @@ impl ListQuery {
     }
 }
 
-/// Lists messages, the newest first; those for later, by their `send_at`, come before all others.
+/// Lists messages, the newest first. Scheduled messages, by their `send_at`, come before all others.
 ///
-/// For one page of a list filtered by state or tier, at most 5,000 messages are read: it may have fewer rows than requested, or
-/// none, and still have an `iterator`. Such lists count as searches, of which a few run at a time: 503 (`searches_busy`).
+/// For one page of a list filtered by state or tier, at most 5,000 messages are read: the page may have fewer rows than
+/// requested, or none, and still have an `iterator`. If too many such searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
     responses((status = 200, body = Page<MessageResponse>)))]
 pub(crate) async fn list(
@@ -101,7 +101,7 @@ async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Pro
     found.ok_or_else(|| Problem::invalid_parameter("topic", "names a topic that does not exist in this app"))
 }
 
-/// Returns the rows of a page and one more, if present, and the last id that was read if the list did not end.
+/// Returns the rows of a page and one more, if present. Also returns the last id that was read if the list continues.
 async fn look(
     state: &ApiState,
     app: AppId,

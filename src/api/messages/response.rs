@@ -1,4 +1,4 @@
-//! Messages as responses show them, without their content.
+//! JSON form of messages, without their content.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -27,45 +27,45 @@ pub(crate) struct MessageResponse {
     state: SendState,
     /// Tier of the message.
     tier: Tier,
-    /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
+    /// `to` of the request. User ids are null after every delivery has ended, and those of erased users at once.
     #[schema(value_type = Object)]
     to: Value,
-    /// Expression of its segment at the acceptance, which narrows these recipients.
+    /// Expression of the segment at the message's acceptance.
     #[serde(skip_serializing_if = "Option::is_none")]
     segment: Option<String>,
-    /// Sunset rule, which leaves out recipients who do not click.
+    /// Sunset rule, which excludes recipients who do not click.
     #[serde(skip_serializing_if = "Option::is_none")]
     sunset: Option<SunsetBody>,
-    /// Title of the notification; of a template, before it is rendered. Only for callers with the scope `send`, and not of messages
-    /// to named or very few recipients, unless it is that of a stored template.
+    /// Title of the notification, or of the stored template before rendering. Requires the scope `send`. Null for messages to
+    /// named or very few recipients, unless the title is that of a stored template.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     /// Time to live, in seconds.
     ttl: i32,
     /// Urgency for push services.
     urgency: Urgency,
-    /// Value of the `Topic` header: a hash of the collapse key.
+    /// `Topic` header of its pushes: a hash of the collapse key. Null: no collapse key.
     topic_header: Option<String>,
     /// Delivery policy of the message, including the retry headers of its request.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
-    /// The message that it sends again to those whose deliveries of it died.
+    /// Message whose dead letters it replays. Null: not a replay.
     replay_of: Option<MessageId>,
-    /// The campaign that made it; the campaign may have been deleted since.
+    /// Campaign that created the message, even if it was deleted since. Null: no campaign.
     campaign: Option<CampaignId>,
-    /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
+    /// Whether the content was deleted, because every delivery has ended and no open dead letter needs it.
     content_deleted: bool,
-    /// Your own name for it; null if a later message has taken that over.
+    /// Your own key for the message. Null if a later message has taken over the key.
     key: Option<String>,
-    /// Time of `send_at`, else of the acceptance. The time to live begins then.
+    /// Time of `send_at`, or else of the acceptance. The time to live begins then.
     accepted_at: DateTime<Utc>,
-    /// Time at which its request was accepted, also with `send_at`.
+    /// Time at which the request was accepted, also with `send_at`.
     received_at: DateTime<Utc>,
     /// End of its time to live.
     expires_at: DateTime<Utc>,
-    /// Whether every recipient has been found.
+    /// Whether fan-out is complete.
     expanded: bool,
-    /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
+    /// Number of deliveries, as counted at the acceptance. For a segment, an estimate from a sample.
     audience_estimate: i64,
     /// Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis.
     sent_by: Option<String>,
@@ -80,7 +80,7 @@ pub(crate) struct MessageResponse {
 }
 
 impl MessageResponse {
-    /// Shows a row, without its account.
+    /// Converts a row, without counts.
     pub(in crate::api) fn new(app: &App, row: MessageRow, now: Timestamp) -> Self {
         let sent_by = row.sent_by.map(|id| match row.sent_by_key {
             true => ApiKeyId(id).to_string(),
@@ -115,45 +115,45 @@ impl MessageResponse {
         }
     }
 
-    /// The same with the counts of its deliveries.
+    /// Adds title and counts, for a single message.
     pub(in crate::api) fn with_counts(self, title: Option<String>, counts: MessageCounts) -> Self {
         Self { title, counts: Some(counts), ..self }
     }
 
-    /// The same in a list.
+    /// Adds title and progress, for lists.
     pub(in crate::api) fn listed(self, title: Option<String>, progress: MessageProgress) -> Self {
         Self { title, progress: Some(progress), ..self }
     }
 }
 
-/// Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found.
+/// Progress of a message's deliveries. Until fan-out is complete, `targeted` grows.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = MessageProgress)]
 pub(crate) struct MessageProgress {
-    /// Deliveries that there are so far.
+    /// Deliveries created so far.
     targeted: i64,
-    /// Of these, those that have not ended.
+    /// Deliveries that have not ended.
     waiting: i64,
-    /// Accepted by a push service, which does not prove that a person saw them.
+    /// Deliveries accepted by a push service. That does not prove that the notification was displayed.
     accepted: i64,
     /// Deliveries whose subscription no longer exists.
     gone: i64,
     /// Deliveries whose time to live ended first.
     expired: i64,
-    /// Deliveries that failed for good.
+    /// Deliveries that failed permanently.
     dead: i64,
-    /// Cancelled, or their subscriber unsubscribed.
+    /// Deliveries cancelled, or ended because the subscriber unsubscribed.
     cancelled: i64,
-    /// Held back by a frequency cap.
+    /// Deliveries suppressed by a frequency cap.
     capped: i64,
-    /// Reported as displayed: a lower bound. Null, like `clicked`, if its pushes request no receipts.
+    /// Deliveries reported as displayed: a lower bound. This and `clicked` are null if the pushes request no receipts.
     displayed: Option<i64>,
     /// Number of clicks.
     clicked: Option<i64>,
 }
 
 impl MessageProgress {
-    /// Builds the progress. `known`: its pushes request receipts.
+    /// Builds the progress. `known`: the pushes request receipts.
     pub(super) fn new(ended: Option<Ended>, known: bool) -> Self {
         let mut it = ended.map(Self::from).unwrap_or_default();
         let if_known = |n: Option<i64>| known.then_some(n.unwrap_or_default());
@@ -171,7 +171,7 @@ impl From<Ended> for MessageProgress {
     }
 }
 
-/// 404: there is no such message, or no more.
+/// Returns a 404 problem: the message does not exist, or retention deleted it.
 pub(in crate::api) fn missing(state: &ApiState, id: MessageId) -> Problem {
     let days = state.settings.receipts.retention_days;
     let mut problem = Problem::not_found("message");

@@ -1,4 +1,4 @@
-//! Request headers that set the retries of one message, in our spelling and in QStash's.
+//! Request headers that set the retries of one message, with Bellwire's names and with QStash's.
 
 use aws_lc_rs::digest::{Context, Digest, SHA256};
 use axum::http::HeaderMap;
@@ -9,9 +9,9 @@ use bellwire_rules::policy::{Layer, Terms};
 
 const RETRIES: [&str; 2] = ["Bellwire-Retries", "Upstash-Retries"];
 const DELAY: [&str; 2] = ["Bellwire-Retry-Delay", "Upstash-Retry-Delay"];
-/// Members of QStash's form, which the headers replace.
+/// Members of a policy in QStash's form, which the headers replace.
 const TIMETABLE: [&str; 2] = ["retries", "retryDelay"];
-/// Members that stay next to a timetable from headers, in any form of the body.
+/// Members of a policy that are kept together with retries from headers.
 const BESIDE: [&str; 2] = ["throttlePolicy", "requestPolicy"];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct ParsedHeader<T> {
     value: T,
 }
 
-/// The headers of one request, read but not yet checked as a policy.
+/// Parsed headers of one request, before the policy check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetryHeaders {
     retries: Option<ParsedHeader<u32>>,
@@ -28,7 +28,7 @@ pub(crate) struct RetryHeaders {
 }
 
 impl RetryHeaders {
-    /// Reads them. Refused: what is no number or no text, and spellings that contradict each other.
+    /// Parses the headers. Refuses invalid numbers or text, and two names of a header with different values.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         Ok(Self {
@@ -43,8 +43,8 @@ impl RetryHeaders {
         self.retries.is_none() && self.delay.is_none()
     }
 
-    /// The body's policy as it stands with the headers: they replace QStash's members; of a policy in another form what
-    /// does not concern retries stays.
+    /// Combines the body's policy with the headers. The headers replace QStash's members. Of a policy in another form, only
+    /// members about other things than retries are kept.
     pub(crate) fn over(&self, policy: Option<Value>) -> Option<Value> {
         if self.is_empty() {
             return policy;
@@ -60,9 +60,8 @@ impl RetryHeaders {
         Some(Value::Object(members))
     }
 
-    /// Checks the timetable of the headers together with the body's policy. Faults of headers are returned as a problem, those of
-    /// the body go to `faults` with a pointer. Returns whether this covers the body's policy, because it has only members that
-    /// the headers replace or complete.
+    /// Checks the retries from headers together with the body's policy. Faults of headers are returned as a problem, faults of
+    /// the body are added to `faults`. Returns whether this check covers the whole policy of the body.
     pub(crate) fn check(&self, policy: Option<&Value>, terms: &Terms, faults: &mut Faults) -> Result<bool, Problem> {
         if self.is_empty() {
             return Ok(false);
@@ -80,7 +79,7 @@ impl RetryHeaders {
         Ok(beside.is_some())
     }
 
-    /// The header that a member of the timetable stems from.
+    /// Returns the header that a member of the retries came from.
     fn named(&self, pointer: &str) -> Option<&'static str> {
         match pointer {
             "/retries" => self.retries.as_ref().map(|said| said.header),
@@ -89,7 +88,8 @@ impl RetryHeaders {
         }
     }
 
-    /// Returns the digest that identifies a request: its body, and the values of its headers. JSON contains no NUL.
+    /// Returns a digest of the body and the headers, which identifies the request. The separator is NUL, which JSON cannot
+    /// contain.
     pub(crate) fn digest(&self, body: &[u8]) -> Digest {
         let mut digest = Context::new(&SHA256);
         digest.update(body);
@@ -103,7 +103,7 @@ impl RetryHeaders {
     }
 }
 
-/// One value out of all headers of these names, if there is one.
+/// Returns the value of the headers with these names, if one is present.
 fn read<T: PartialEq>(
     headers: &HeaderMap,
     names: [&'static str; 2],

@@ -8,13 +8,13 @@ use bellwire_core::request_time;
 use bellwire_rules::policy::calendar;
 
 const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
-/// Times in the past by at most this are accepted as now: clocks differ, and requests are retried. Earlier times are mistakes.
+/// Maximum time in the past that is accepted as now, because clocks differ and requests are retried. Earlier times are refused.
 pub(in crate::api) const LATE_MAX: TimeDelta = TimeDelta::minutes(5);
 
 const SEND_AT: &str = "/send_at";
 pub(in crate::api) const TIMEZONE: &str = "/timezone";
 
-/// Reads `send_at` and `timezone`. None: it goes out at once, or something is wrong with them and was noted.
+/// Parses `send_at` and `timezone`. `None`: send at once, or a fault was added.
 pub(in crate::api) fn read(
     send_at: Option<&str>,
     timezone: Option<&str>,
@@ -34,8 +34,8 @@ pub(in crate::api) fn read(
     None
 }
 
-/// Returns the moment of a time with an offset, or of a local time in a zone: the first one if clocks repeat it, and the end of
-/// the gap if they skip it.
+/// Returns the instant of a time with an offset, or of a local time in a zone. A local time that occurs twice means the first
+/// one. A skipped one means the end of the gap.
 pub(in crate::api) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
     match (request_time::parse(text), timezone) {
         (Some(at), None) => Ok(at),
@@ -49,7 +49,7 @@ pub(in crate::api) fn instant(text: &str, timezone: Option<&str>) -> Result<Time
     }
 }
 
-/// A date and a time of day, the seconds of which may be left out.
+/// Parses a date and a time of day. Seconds are optional.
 pub(in crate::api) fn local(text: &str) -> Option<NaiveDateTime> {
     ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"].iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
 }

@@ -1,4 +1,4 @@
-//! `sunset`: a message leaves out those who do not click what they are shown.
+//! `sunset`: rule of a message that excludes recipients who do not click notifications.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,36 +8,36 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::duration;
 use bellwire_segment::Sunset;
 
-/// Most messages, of which none was clicked, that a rule asks for.
+/// Maximum number of unclicked messages in a rule.
 const UNCLICKED_MAX: u16 = 100;
-/// Longest span of a rule: for longer nothing is remembered.
+/// Maximum time span of a rule in seconds. Older displays are not stored.
 const SPAN_MAX_S: i64 = 365 * 86_400;
-/// Default time for which new subscribers are not left out.
+/// Default time in seconds during which new subscribers are not excluded.
 const WELCOME_S: i64 = 30 * 86_400;
 const UNCLICKED_FOR_RULE: &str = "must be a span from 1h to 365d, such as 60d";
 const WELCOME_RULE: &str = "must be a span up to 365d, such as 30d";
 
-/// Rule that leaves out recipients who meet all conditions. At least one of `unclicked` and `unclicked_for`.
+/// Rule that excludes recipients who meet all its conditions. At least one of `unclicked` and `unclicked_for` is required.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SunsetRule)]
 pub(crate) struct SunsetBody {
-    /// So many messages or more were displayed to them since they last clicked one: 1 to 100.
+    /// Minimum number of messages displayed since the recipient's last click: 1 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 100)]
     unclicked: Option<u16>,
-    /// From the first of these to the last it was so long, or longer: a whole number and `h` or `d`, `1h` to `365d`.
+    /// Minimum time between the first and the last of these messages: a whole number with `h` or `d`, `1h` to `365d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 10)]
     unclicked_for: Option<String>,
-    /// They subscribed so long ago, or longer: up to `365d`; `30d` by default.
+    /// Minimum time since the recipient subscribed, up to `365d`. By default `30d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 10)]
     welcome: Option<String>,
 }
 
 impl SunsetBody {
-    /// Returns the rule. `is_named`: the message names its recipients.
+    /// Checks the rule. `is_named`: the message names its recipients, which the rule does not allow.
     pub(in crate::api) fn check(&self, tier: Tier, is_named: bool, faults: &mut Faults) -> Option<Sunset> {
         faults.require(
             tier != Tier::Transactional,
@@ -61,7 +61,7 @@ impl SunsetBody {
     }
 }
 
-/// The seconds of a span such as `30d`.
+/// Parses a time span such as `30d`, to seconds.
 fn span_s(text: &str) -> Option<i64> {
     duration::parse(text).and_then(|span| i64::try_from(span.as_secs()).ok())
 }

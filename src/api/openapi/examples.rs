@@ -1,10 +1,10 @@
-//! An example of each body that a request may have. Tests send them through the schemas, so that they stay right.
+//! An example of each request body. Tests send them to the handlers, so that they stay valid.
 
 use serde_json::{Value, json};
 
 use bellwire_core::event_type::EventType;
 
-/// The example of a body, by the name of its schema; a body without one is a delivery policy. It is as long as there are bodies.
+/// Returns the example of a body by the name of its schema. A body without a schema name is a delivery policy.
 pub(super) fn of(schema: Option<&str>) -> Option<Value> {
     let filter = json!({"reason": "unauthorized", "state": "open"});
     Some(match schema {
@@ -121,7 +121,7 @@ fn template() -> Value {
     })
 }
 
-/// The example of a file of subscriptions.
+/// Returns an example of a file of subscriptions.
 pub(super) fn file() -> Value {
     json!([{
         "endpoint": "https://fcm.googleapis.com/fcm/send/eWFudDpleGFtcGxl",

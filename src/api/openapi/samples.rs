@@ -1,12 +1,12 @@
-//! Examples of answers, put together from their schemas. Tests check them against these.
+//! Examples of responses, generated from their schemas. Tests validate them against these schemas.
 
 use serde_json::{Map, Value, json};
 
-/// Schemas within schemas that are followed.
+/// Maximum nesting of schemas.
 const DEPTH_MAX: usize = 32;
 const UUID: &str = "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70";
 
-/// Examples of texts by member name: a name means the same everywhere.
+/// Examples of strings by member name. A name has the same meaning in all schemas.
 const TEXTS: &[(&str, &str)] = &[
     ("slug", "shop"),
     ("name", "news"),
@@ -56,7 +56,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("actor", "local"),
 ];
 
-/// An example of what a schema describes; `name` is that of the member or schema that it is of.
+/// Returns an example of a schema. `name` is the member or schema that it belongs to.
 pub(in crate::api) fn of(schemas: &Map<String, Value>, schema: &Value, name: &str) -> Value {
     sample(schemas, schema, name, DEPTH_MAX)
 }

@@ -1,20 +1,20 @@
-//! Lengths of texts and sizes of numbers, by the names of their members and parameters: a name means the same everywhere.
-//! Handlers check them. This documents them for generated clients and forms.
+//! Bounds of strings and numbers by the names of members and parameters. A name has the same bounds everywhere. Handlers check
+//! them; this module documents them for generated clients and forms.
 
 use serde_json::{Map, Value, json};
 
 use bellwire_core::id::UUID_PATTERN;
 
-/// Largest integer that JSON numbers carry without loss.
+/// Largest integer that a JSON number represents exactly: 2^53 - 1.
 const EXACT_MAX: i64 = 9_007_199_254_740_991;
-/// Octets of an answer that one text could fill, at most.
+/// Upper bound for the length of any string in a response.
 const TEXT_MAX: u32 = 65_536;
 
-/// Form of a text.
+/// Constraint of a string.
 enum Text {
-    /// So many characters, at least and at most.
+    /// Minimum and maximum number of characters.
     Long(u32, u32),
-    /// An id with that prefix.
+    /// Id with this prefix.
     Id(&'static str),
     /// Regular expression of the text.
     Like(&'static str),
@@ -165,7 +165,7 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["text/event-stream", "text/csv", "application/x-ndjson"], Long(0, i32::MAX as u32)),
 ];
 
-/// Whole numbers, likewise; all others count something, and are 0 to 2^53 - 1.
+/// Integers by the same names. All others are counts, 0 to 2^53 - 1.
 const NUMBERS: &[(&[&str], i64, i64)] = &[
     (&["Problem.status"], 400, 599),
     (&["status"], 100, 999),
@@ -203,7 +203,7 @@ const NUMBERS: &[(&[&str], i64, i64)] = &[
     (&["CampaignRunChange.targeted", "CampaignRunChange.accepted"], -EXACT_MAX, EXACT_MAX),
 ];
 
-/// Adds bounds to each text, whole number or list in a description that has none.
+/// Adds bounds to each string, integer and array in the description that has none.
 pub(super) fn bound(description: &mut Value) {
     let schemas = description.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
     for (owner, schema) in schemas.into_iter().flatten() {
@@ -234,7 +234,7 @@ pub(super) fn bound(description: &mut Value) {
     }
 }
 
-/// Adds bounds to a schema of that name, or of a member of that owner.
+/// Adds bounds to the schema `name`, or to member `name` of schema `owner`.
 pub(in crate::api) fn bound_schema(schema: &mut Value, owner: &str, name: &str) {
     let Some(schema) = schema.as_object_mut() else { return };
     let kinds: Vec<String> = match schema.get("type") {

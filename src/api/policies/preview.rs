@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/policies/preview` and `…/presets`: timetables of delivery policies. Nothing is sent.
+//! `/v1/apps/{app}/policies/preview` and `…/presets`: retry timetables of delivery policies. Nothing is sent.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -32,21 +32,21 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(presets)).routes(routes!(preview))
 }
 
-/// Delivery whose timetable is requested.
+/// Hypothetical delivery whose retry timetable is requested.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyPreviewRequest {
-    /// A policy to try: it stands in for the one that is set at `place`.
+    /// Policy to try, instead of the stored one at level `place`.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
-    /// Place of `policy`. By default `message`.
+    /// Level of `policy`. By default `message`.
     place: Option<PolicyLevel>,
-    /// The message's tier; `promotional` by default.
+    /// Tier of the message. By default `promotional`.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
-    /// The topic that the message would be addressed to.
+    /// Topic of the message.
     topic: Option<String>,
-    /// The subscription that it would go to.
+    /// Recipient of the message.
     subscription: Option<SubscriptionId>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct PolicyPreviewRequest {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PreviewQuery {
-    /// `json`, or `text` for a table to read.
+    /// `json`, or `text` for a plain-text table.
     #[serde(default)]
     #[param(inline)]
     format: PreviewFormat,
 }
 
-/// The form of an answer.
+/// Format of the response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum PreviewFormat {
@@ -71,21 +71,21 @@ enum PreviewFormat {
     Svg,
 }
 
-/// Policy in force, and its timetable.
+/// Combined policy and its retry timetable.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyPreviewResponse {
-    /// The tier that it is about.
+    /// Tier of the message.
     tier: Tier,
-    /// The tier's time to live in seconds, which bounds the timetables. A message may have another one.
+    /// Time to live in seconds of the tier, which limits the timetables. A message may have another one.
     ttl_s: u32,
-    /// The policy in force, defaults filled in. Its members may stem from several places and forms.
+    /// Combined policy, including defaults. Its members may come from several levels and forms.
     #[schema(value_type = DeliveryPolicy)]
     policy: Value,
-    /// Place that set each member.
+    /// Level that set each member.
     set_by: PolicySources,
-    /// The retries, as they follow on failures.
+    /// Retries after failures.
     timetable: Timetable,
-    /// The retries, as they follow on throttling answers (429, and 406 from WNS), if that is another timetable.
+    /// Retries after throttling responses (429, and 406 from WNS). Null: the same as `timetable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     when_throttled: Option<Timetable>,
     /// Warnings about the policies.
@@ -93,50 +93,50 @@ pub(crate) struct PolicyPreviewResponse {
     warnings: Vec<FieldError>,
 }
 
-/// Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
+/// Level that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicySources {
-    /// Place of the timetable of retries.
+    /// Level that set the retries.
     retry: &'static str,
-    /// Place of the rate limit of one subscription.
+    /// Level that set the rate limit of one subscription.
     throttle: &'static str,
-    /// Place of the label of raw payloads.
+    /// Level that set the content type of raw payloads.
     request: &'static str,
 }
 
-/// A policy that can be named instead of written.
+/// A predefined policy that other policies refer to by name.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyPreset {
     /// Name of the preset.
     name: &'static str,
-    /// Form in which a policy names it.
+    /// Policy that consists of this reference.
     #[schema(value_type = DeliveryPolicy)]
     policy: Value,
     /// Timetable of its retries.
     timetable: Timetable,
 }
 
-/// Policy of each place, with its warnings.
+/// Policy of each level, with its warnings.
 #[derive(Default)]
 pub(in crate::api) struct PolicyLayers {
     message: Option<Layer>,
     subscription: Option<Layer>,
     topic: Option<Layer>,
     tier: Option<Layer>,
-    /// Policy that the tried one replaces, if any.
+    /// Policy that the tried one replaces. `None`: no policy is tried.
     untried: Option<(PolicyLevel, Option<Layer>)>,
     pub(in crate::api) warnings: Vec<FieldError>,
 }
 
 impl PolicyLayers {
-    /// Returns the combination of all of them.
+    /// Returns the policies of all levels, for their combination.
     pub(in crate::api) fn places(&self, server: policy::TierSettings) -> Places<'_> {
         let [message, subscription, topic, tier] =
             [&self.message, &self.subscription, &self.topic, &self.tier].map(Option::as_ref);
         Places { message, subscription, topic, tier, server }
     }
 
-    /// The same without the policy to be tried; none if there is none.
+    /// Returns these levels without the tried policy. `None`: no policy is tried.
     pub(in crate::api) fn untried(mut self) -> Option<Self> {
         let (place, layer) = self.untried.take()?;
         *self.at(place) = layer;
@@ -164,7 +164,7 @@ impl PolicyPreviewRequest {
         self.tier.unwrap_or(Tier::Promotional)
     }
 
-    /// Reads the policy of each place: the stored ones, with the tried one in the place of one of them.
+    /// Reads the stored policy of each level, and replaces one by the tried policy.
     pub(in crate::api) async fn gather(self, state: &ApiState, app: &App) -> Result<PolicyLayers, Problem> {
         let tier = self.tier();
         let (mut faults, mut said) = (Faults::default(), PolicyLayers::default());
@@ -200,7 +200,7 @@ impl PolicyPreviewRequest {
     }
 }
 
-/// Shows what would hold for a delivery, and when its retries would be made. Nothing is sent.
+/// Returns the combined policy of a hypothetical delivery, and the times of its retries. Nothing is sent.
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/preview", tag = "Policies",
     responses((status = 200, content((PolicyPreviewResponse = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
 pub(crate) async fn preview(
@@ -253,7 +253,7 @@ fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) 
     (svg, timetable_svg("Delay before each retry", &curves)).into_response()
 }
 
-/// Lists the policies that can be named instead of written, with their timetables.
+/// Lists the predefined policies with their retry timetables.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/presets", tag = "Policies",
     responses((status = 200, body = Page<PolicyPreset>)))]
 pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Page<PolicyPreset>> {

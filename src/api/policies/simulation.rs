@@ -1,6 +1,6 @@
-//! `/v1/apps/{app}/policies/simulate`: what a delivery policy would come to against a push service in trouble. Nothing is sent.
+//! `/v1/apps/{app}/policies/simulate`: simulates a delivery policy against a failing push service. Nothing is sent.
 //!
-//! A simulation costs only CPU time, so its size is bounded, few run at a time, and none on the threads that handle requests.
+//! A simulation costs only CPU time, so its size is limited, few run at a time, and none on the threads that handle requests.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -26,9 +26,9 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Default number of deliveries.
 const DELIVERIES_DEFAULT: u32 = 10_000;
-/// Most deliveries: a few tens of milliseconds' work.
+/// Maximum number of deliveries: a few tens of milliseconds of work.
 const DELIVERIES_MAX: u32 = 20_000;
-/// Minimum number of deliveries, below which shares mean nothing.
+/// Minimum number of deliveries, below which percentages mean little.
 const DELIVERIES_MIN: u32 = 100;
 const LOAD_MAX: usize = 300;
 
@@ -45,9 +45,9 @@ pub(crate) struct SimulationQuery {
     /// Simulated situation.
     #[param(inline)]
     scenario: BuiltIn,
-    /// Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them.
+    /// Number of deliveries, 100 to 20,000. By default 10,000. The capacity of the push service is scaled with the number.
     deliveries: Option<u32>,
-    /// Decides all that is random: the same seed gives the same figures. 1 by default.
+    /// Random seed: the same seed gives the same figures. By default 1.
     seed: Option<u32>,
 }
 
@@ -62,12 +62,12 @@ impl SimulationQuery {
     }
 }
 
-/// Time in which no request gets through.
+/// Outage of the push service: no request succeeds.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Outage {
-    /// Start, in seconds from the beginning.
+    /// Start, in seconds from the beginning of the simulation.
     from_s: f64,
-    /// End. Null: never.
+    /// End, in seconds from the beginning of the simulation. Null: never.
     until_s: Option<f64>,
 }
 
@@ -82,26 +82,26 @@ impl From<&FaultPeriod> for Outage {
 pub(crate) struct Simulation {
     /// Simulated situation.
     scenario: BuiltIn,
-    /// The tier of all deliveries.
+    /// Tier of all deliveries.
     tier: Tier,
-    /// Time to live in seconds, that of the tier.
+    /// Time to live in seconds of the tier.
     ttl_s: u32,
-    /// Outages of the push service for all.
+    /// Outages of the push service that affect all requests.
     outages: Vec<Outage>,
     /// Result with the tried policy.
     report: SimulationReport,
-    /// Result with the current policy. Null: no other policy is tried.
+    /// Result with the current policy. Null: no policy is tried.
     today: Option<SimulationReport>,
     /// Warnings about the policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
 
-/// Simulates what a policy would come to against a push service in trouble, beside the one that holds today. Nothing is sent.
+/// Simulates a policy against a failing push service, and compares it with the current policy. Nothing is sent.
 ///
-/// The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane. Sealing, connections
-/// and the database cost no time. Each entry of the load is the busiest of its seconds. 422 (`simulation_too_long`): the policy
-/// makes too many retries for the time limit. `bellwire policy simulate` has none.
+/// The rules, the breaker and the adaptive limit are the server's own, with a simulated clock and one lane. Encryption,
+/// connections and the database cost no time. Each entry of the load is the busiest second of its interval. 422
+/// (`simulation_too_long`): the policy makes too many retries for the time limit. `bellwire policy simulate` has no limit.
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/simulate", tag = "Policies",
     responses((status = 200, body = Simulation)))]
 pub(crate) async fn simulate(
@@ -130,7 +130,7 @@ pub(crate) async fn simulate(
     Ok(Answer(Simulation { scenario: query.scenario, tier, ttl_s, outages, report, today, warnings }))
 }
 
-/// With no more entries of load than a chart shows.
+/// Reduces the entries of the load to the resolution of a chart.
 fn drawable(report: SimulationReport) -> SimulationReport {
     SimulationReport { load: report.load.in_at_most(LOAD_MAX), ..report }
 }

@@ -1,4 +1,4 @@
-//! Sums rows by bucket and group, and computes the measures. Each group has all buckets, empty ones included.
+//! Sums aggregates by bucket and group, and computes the measures. Each group has all buckets, empty ones included.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_core::lane::Gateway;
 use bellwire_store::outcomes::rollups::{LaneOf, RollupRow};
 
-/// Points of an answer, at most.
+/// Maximum points in a response.
 pub(super) const POINTS_MAX: usize = 20_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ struct SeriesGroup {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Point {
-    /// Start of its bucket. `None`: a single one.
+    /// Start of the bucket. `None`: one bucket for the whole range.
     pub at: Option<Timestamp>,
     /// Value of each dimension.
     pub dimensions: Map<String, Value>,
@@ -48,12 +48,12 @@ pub(super) struct Point {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TooMany {
-    /// More points than [`POINTS_MAX`].
+    /// The chart would have more than [`POINTS_MAX`] points.
     Points,
     Rows,
 }
 
-/// Properties that distinguish rows, except time.
+/// Properties that distinguish aggregates, except time.
 type SeriesKey = (Option<LaneId>, Gateway, Option<Tier>, Option<MessageId>);
 
 pub(super) struct Chart<'a> {
@@ -61,13 +61,13 @@ pub(super) struct Chart<'a> {
     lanes: BTreeMap<LaneId, &'a LaneOf>,
     groups: Vec<SeriesGroup>,
     by_labels: BTreeMap<Vec<Label>, usize>,
-    /// The group of each kind of row that has come so far; none: it belongs to none.
+    /// Index of the group for each kind of row seen so far. `None`: such rows belong to no group.
     by_kind: HashMap<SeriesKey, Option<usize>>,
     groups_max: usize,
 }
 
 impl<'a> Chart<'a> {
-    /// Nothing so far. `lanes` are those that rows may be of.
+    /// Creates an empty chart. `lanes` are the lanes that rows may refer to.
     pub(super) fn new(query: &'a Query, lanes: &'a [LaneOf]) -> Self {
         let parts = query.split().map_or(1, |split| split.values(&query.filters).len());
         let points = usize::try_from(query.buckets()).unwrap_or(usize::MAX).saturating_mul(parts).max(1);
@@ -86,7 +86,7 @@ impl<'a> Chart<'a> {
         Ok(())
     }
 
-    /// Adds active subscriptions of a lane, as they are now.
+    /// Adds the current number of active subscriptions of a lane.
     pub(super) fn add_active(&mut self, lane: LaneId, n: i64) -> Result<(), TooMany> {
         let Some(lane) = self.lanes.get(&lane).copied() else { return Ok(()) };
         let row = RollupRow {
@@ -104,7 +104,7 @@ impl<'a> Chart<'a> {
         Ok(())
     }
 
-    /// Takes what was won and lost after the range out of what is active now.
+    /// Subtracts gains and losses after the range from the current number of active subscriptions.
     pub(super) fn undo(&mut self, row: &RollupRow) -> Result<(), TooMany> {
         let mut counts = FactCounts::default();
         row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
@@ -114,7 +114,7 @@ impl<'a> Chart<'a> {
         Ok(())
     }
 
-    /// Everything, by time and then by group.
+    /// Returns all points, sorted by time and group.
     pub(super) fn finish(mut self) -> Result<Vec<Point>, TooMany> {
         if self.grouping().next().is_none() {
             self.group(Vec::new())?; // even if nothing happened
@@ -156,7 +156,7 @@ impl<'a> Chart<'a> {
         self.query.dimensions.iter().copied().filter(|dimension| dimension.split().is_none())
     }
 
-    /// The group of a row; none: it has nothing of a dimension.
+    /// Returns the group of a row. `None`: the row lacks a requested dimension.
     fn group_of(&mut self, row: &RollupRow) -> Result<Option<&mut SeriesGroup>, TooMany> {
         let kind = (row.lane, row.gateway, row.tier, row.message);
         let group = match self.by_kind.get(&kind) {
@@ -171,7 +171,7 @@ impl<'a> Chart<'a> {
         Ok(group.map(|group| &mut self.groups[group]))
     }
 
-    /// Returns a row's value of a dimension. `None`: it has none, for example no tier.
+    /// Returns a row's value of a dimension. `None`: the row has none, for example no tier.
     fn label(&self, dimension: Dimension, row: &RollupRow) -> Option<Label> {
         let app = |lane: LaneId| self.lanes.get(&lane).map(|lane| AppId::to_string(&lane.app));
         match dimension {
@@ -184,7 +184,7 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// The place of the group that has these labels.
+    /// Returns the index of the group with these labels, and creates it if needed.
     fn group(&mut self, labels: Vec<Label>) -> Result<usize, TooMany> {
         if let Some(known) = self.by_labels.get(&labels) {
             return Ok(*known);
@@ -199,7 +199,7 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// By how many active subscriptions there are more after this.
+/// Returns the change in active subscriptions: gains minus losses.
 fn net(counts: &FactCounts) -> i64 {
     let lost: u64 = Loss::ALL.into_iter().map(|loss| counts.of(Fact::Lost(loss))).sum();
     i64::try_from(counts.of(Fact::Won)).unwrap_or(i64::MAX) - i64::try_from(lost).unwrap_or(i64::MAX)

@@ -5,7 +5,7 @@ use bellwire_core::fact::{Loss, StatusClass};
 use bellwire_core::id::{LaneId, MessageId};
 use bellwire_core::lane::Gateway;
 
-/// Rows to leave out. Empty: none.
+/// Values that rows must have. An empty list allows all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Filters {
     pub apps: Vec<String>,

@@ -1,4 +1,4 @@
-//! Measures, and their computation from counts.
+//! Measures, and how they are computed from counts.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ impl Dimension {
     }
 }
 
-/// A dimension that a single measure has: what its sum is over.
+/// Dimension that only one measure has, and over which its sum is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Split {
     Outcome,
@@ -61,20 +61,20 @@ pub(super) enum Measure {
     EndedAs(Ending),
     Attempts,
     Retried,
-    /// Of the deliveries that ended, the share that a gateway accepted.
+    /// Share of ended deliveries that a push service accepted.
     AcceptanceRate,
-    /// Of the deliveries that ended, the share whose subscription is gone.
+    /// Share of ended deliveries whose subscription is gone.
     GoneRate,
-    /// Of the POSTs, the share that was not answered by 2xx.
+    /// Share of POSTs without a 2xx response.
     ErrorRate,
-    /// Deliveries that a first receipt of this kind came for.
+    /// Deliveries with a first receipt of this kind.
     Receipts(ReceiptKind),
-    /// Accepted deliveries that a receipt was asked for: what can be reported on at all.
+    /// Accepted deliveries whose push requests receipts.
     ReceiptsAsked,
-    /// Displayed, of the accepted deliveries that a receipt was asked for.
+    /// Displayed share of accepted deliveries whose push requests receipts.
     DisplayRate,
     ClickRate,
-    /// Longest wait of this percentage of the accepted deliveries, in seconds.
+    /// Percentile of the latency of accepted deliveries, in seconds.
     Latency(u8),
     SubscriptionsWon,
     SubscriptionsLost,
@@ -135,7 +135,7 @@ impl Measure {
         Self::all().map(Self::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether it can be broken down, and filtered, by that.
+    /// Whether the measure can be grouped and filtered by the dimension.
     pub(super) fn has(self, dimension: Dimension) -> bool {
         let of_subscriptions =
             matches!(self, Self::SubscriptionsWon | Self::SubscriptionsLost | Self::SubscriptionsActive);
@@ -148,7 +148,7 @@ impl Measure {
         }
     }
 
-    /// The first and the last of the facts that it is made from, by their numbers.
+    /// Returns the first and last fact number that the measure is computed from.
     pub(super) fn facts(self) -> (i16, i16) {
         let span = |first: Fact, last: Fact| (first.code(), last.code());
         match self {
@@ -171,7 +171,7 @@ impl Measure {
         }
     }
 
-    /// Returns its value. `part`: only this value of the dimension that splits it. `None` without a base, or without a
+    /// Returns the value of the measure. `part` limits it to one value of its split. Null without a denominator or a
     /// measurement.
     pub(super) fn value(self, counts: &FactCounts, active: i64, part: Option<&str>, filters: &Filters) -> Value {
         let ended = |ending| counts.of(Fact::Ended(ending));
@@ -212,8 +212,8 @@ impl Measure {
     }
 }
 
-/// Returns null if the whole is 0 or less than the part: receipts count at their arrival, so in a short step they may belong to
-/// more pushes than were sent.
+/// Returns a share, or null if the whole is 0 or less than the part. Receipts count when they arrive, so a short step may have
+/// more receipts than pushes.
 fn share(part: u64, whole: u64) -> Value {
     if whole == 0 || part > whole { Value::Null } else { json!(part as f64 / whole as f64) }
 }

@@ -1,17 +1,18 @@
-//! Rows of a range: days in its middle, and shorter rows only at its ends, so that a long range needs few rows with any ends.
+//! Splits a range into aggregates: days in the middle, and hours and minutes only at the ends, so that a long range needs few
+//! rows.
 
 use chrono::{DateTime, TimeDelta};
 
 use bellwire_core::clock::Timestamp;
 use bellwire_store::outcomes::rollups::{Piece, RollupStep};
 
-/// Returns the pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are no
-/// longer stored. They are in order, without overlaps or gaps.
+/// Returns the pieces of a range, in order, without overlaps or gaps. The range begins and ends at whole minutes, or at whole
+/// hours or days if shorter aggregates are no longer stored.
 pub(super) fn pieces(from: Timestamp, until: Timestamp) -> Vec<Piece> {
     cut(from, until, &RollupStep::ALL)
 }
 
-/// The pieces of all that follows a time.
+/// Returns the pieces from a time on, without an end.
 pub(super) fn from_then_on(from: Timestamp) -> Vec<Piece> {
     let next_day = up(from, RollupStep::Day.seconds());
     let mut pieces = pieces(from, next_day);
@@ -29,13 +30,13 @@ fn cut(from: Timestamp, until: Timestamp, steps: &[RollupStep]) -> Vec<Piece> {
     [cut(from, first, shorter), vec![middle], cut(last, until, shorter)].concat()
 }
 
-/// Start of the step of this many seconds that contains a time.
+/// Rounds a time down to a multiple of `seconds`.
 pub(super) fn down(at: Timestamp, seconds: i64) -> Timestamp {
     let whole = at.timestamp().div_euclid(seconds) * seconds;
     DateTime::from_timestamp(whole, 0).unwrap_or(at)
 }
 
-/// The end of that step, or the time itself if it begins there.
+/// Rounds a time up to a multiple of `seconds`.
 pub(super) fn up(at: Timestamp, seconds: i64) -> Timestamp {
     let whole = down(at, seconds);
     if whole == at { at } else { whole + TimeDelta::seconds(seconds) }

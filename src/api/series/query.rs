@@ -1,4 +1,4 @@
-//! Request of a chart: measures × dimensions × range × step, read from the query string. An error names the wrong parameter.
+//! Parameters of a chart: measures × dimensions × range × step. An error names the faulty parameter.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -18,16 +18,16 @@ use bellwire_core::lane::Gateway;
 use bellwire_core::request_time;
 use bellwire_store::outcomes::rollups::{MetricsKept, Piece, RollupStep};
 
-/// Buckets of a request, at most.
+/// Maximum buckets of a request.
 pub(super) const BUCKETS_MAX: i64 = 1_500;
 /// Default range of a request.
 const RANGE_DEFAULT: TimeDelta = TimeDelta::hours(1);
-/// Values of one filter, at most.
+/// Maximum values of one filter.
 const VALUES_MAX: usize = 100;
-/// Messages that can be asked for at a time.
+/// Maximum messages in a filter.
 const MESSAGES_MAX: usize = 20;
 
-/// Steps that figures can be shown by, with their seconds.
+/// Allowed steps, with their length in seconds.
 const STEPS: [(&str, i64); 12] = [
     ("1m", 60),
     ("5m", 300),
@@ -43,17 +43,17 @@ const STEPS: [(&str, i64); 12] = [
     ("1d", 86_400),
 ];
 
-/// Checked request, except for the names of apps, lanes and messages.
+/// Checked request. Names of apps, lanes and messages are checked later.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Query {
-    /// The beginning of the first bucket.
+    /// Start of the first bucket.
     pub from: Timestamp,
-    /// The end of the last bucket.
+    /// End of the last bucket.
     pub until: Timestamp,
-    /// Seconds of a bucket; none: one bucket for all.
+    /// Length of a bucket in seconds. `None`: one bucket for the whole range.
     pub bucket_s: Option<i64>,
     pub step: Option<&'static str>,
-    /// Pieces of the range.
+    /// Aggregates that cover the range.
     pub pieces: Vec<Piece>,
     pub measures: Vec<Measure>,
     pub dimensions: Vec<Dimension>,
@@ -61,7 +61,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads the query string. `of_one_app`: the request is for one app, so that apps are nothing to ask for.
+    /// Parses the query string. `of_one_app`: the request is for one app, so the dimension and filter `app` are refused.
     pub(super) fn read(text: &str, of_one_app: bool, kept: MetricsKept, now: Timestamp) -> Result<Self, Problem> {
         let mut given = RawParameters::read(text)?;
         let end = given.time("until")?.unwrap_or(now);
@@ -92,7 +92,7 @@ impl Query {
         self.bucket_s.map_or(1, |seconds| (self.until - self.from).num_seconds() / seconds)
     }
 
-    /// Returns the split of the measures, if any.
+    /// Returns the split of the measures. `None`: no measure is split.
     pub(super) fn split(&self) -> Option<Split> {
         self.dimensions.iter().find_map(|dimension| dimension.split())
     }
@@ -136,8 +136,8 @@ impl Filters {
     }
 }
 
-/// The range, widened to whole buckets, and the rows that show it: the longest that fit, and that are still kept. Without
-/// buckets it is widened to the shortest rows that are kept of either end.
+/// Widens the range to whole buckets, and chooses the longest stored aggregates that fit. Without buckets, widens it to the
+/// shortest aggregates stored for either end.
 fn put_together(
     start: Timestamp,
     end: Timestamp,
@@ -171,7 +171,7 @@ fn put_together(
     })
 }
 
-/// Parameters that are not parsed yet: `name=a&name=b` and `name=a,b` are equivalent.
+/// Parameters before parsing: `name=a&name=b` and `name=a,b` are equivalent.
 struct RawParameters(BTreeMap<String, Vec<String>>);
 
 impl RawParameters {
@@ -213,7 +213,7 @@ impl RawParameters {
         found.map(Some).ok_or_else(refused)
     }
 
-    /// Values of a list, each by its name and once.
+    /// Parses a list of named values, without duplicates.
     fn named<T: PartialEq>(
         &mut self,
         name: &str,
@@ -231,7 +231,7 @@ impl RawParameters {
         Ok(read_so_far)
     }
 
-    /// Values that are written as ids or numbers.
+    /// Parses a list of ids or numbers.
     fn parsed<T: FromStr>(&mut self, name: &str, rule: &str) -> Result<Vec<T>, Problem> {
         let values = self.0.remove(name).unwrap_or_default();
         let read = values.iter().map(|value| value.parse().map_err(|_| Problem::invalid_parameter(name, rule)));

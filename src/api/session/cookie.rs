@@ -13,13 +13,13 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SessionId;
 use bellwire_vault::Vault;
 
-/// A session that is not used for so long has ended: its token expires.
+/// Maximum time between two requests of a session. Its token expires then.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
-/// A token older than this is renewed when it is used.
+/// Age at which a used token is renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(60);
-/// Audience of the tokens, which distinguishes them from others.
+/// Audience claim of session tokens, which distinguishes them from other tokens.
 const AUDIENCE: &str = "bellwire/session";
-/// Octets of a token, at most: no work for what cannot be one.
+/// Maximum bytes of a token. Longer ones are refused without parsing.
 const TOKEN_MAX: usize = 1_024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,15 +30,15 @@ struct CookieClaims {
     exp: i64,
 }
 
-/// A token that we signed and that has not expired.
+/// A token signed by this server that has not expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::api) struct SessionToken {
-    /// The session that it names, which may have ended.
+    /// Session in the token. It may have ended.
     pub session: SessionId,
     pub is_stale: bool,
 }
 
-/// Writes a token for a session that ends at `expires_at` at the latest.
+/// Signs a token for a session that ends at `expires_at` at the latest.
 fn write(vault: &Vault, session: SessionId, now: Timestamp, expires_at: Timestamp) -> String {
     let (number, key) = vault.session_key();
     let header = Header { kid: Some(number.to_string()), ..Header::new(Algorithm::HS256) };
@@ -47,7 +47,7 @@ fn write(vault: &Vault, session: SessionId, now: Timestamp, expires_at: Timestam
     jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key)).expect("claims are JSON")
 }
 
-/// Reads a token. None: it is not one of ours, or has expired.
+/// Verifies a token. `None`: it was not signed by this server, or has expired.
 pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option<SessionToken> {
     if token.len() > TOKEN_MAX {
         return None;
@@ -68,17 +68,18 @@ pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option
 /// Name and attributes of the cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookies {
-    /// Whether browsers reach this server by TLS alone.
+    /// Whether browsers reach this server only by TLS.
     pub secure: bool,
 }
 
 impl Cookies {
-    /// Returns the name. With the prefix, no other host and no plain connection can plant one (RFC 6265bis section 4.1.3).
+    /// Returns the cookie's name. Its prefix `__Host-` prevents that another host or a plain connection sets it (RFC 6265bis
+    /// section 4.1.3).
     fn name(self) -> &'static str {
         if self.secure { "__Host-bellwire" } else { "bellwire" }
     }
 
-    /// Session token of a request without other credentials.
+    /// Returns the session token of a request without other credentials.
     pub(crate) fn shown(self, headers: &HeaderMap) -> Option<&str> {
         if headers.contains_key(header::AUTHORIZATION) {
             return None;
@@ -86,7 +87,7 @@ impl Cookies {
         value_of(headers, self.name())
     }
 
-    /// `Set-Cookie` that gives a browser a fresh token.
+    /// Returns a `Set-Cookie` with a new token.
     pub(in crate::api) fn give(
         self,
         vault: &Vault,
@@ -98,7 +99,7 @@ impl Cookies {
         self.set(&write(vault, session, now, expires_at), lasts_s)
     }
 
-    /// `Set-Cookie` that takes it away.
+    /// Returns a `Set-Cookie` that deletes the cookie.
     pub(in crate::api) fn take(self) -> HeaderValue {
         self.set("", 0)
     }
@@ -110,14 +111,14 @@ impl Cookies {
     }
 }
 
-/// The cookie of that name that a request shows.
+/// Returns the value of a cookie in a request.
 pub(in crate::api) fn value_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
-/// Fresh cookie of a request, for its response. Clones share one.
+/// Renewed cookie of a request, for its response. Clones share one value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Renewal(Arc<OnceLock<HeaderValue>>);
 
@@ -126,7 +127,7 @@ impl Renewal {
         let _ = self.0.set(cookie);
     }
 
-    /// Writes it, unless the response sets the cookie already.
+    /// Writes the header, unless the response sets the cookie already.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if let Some(cookie) = self.0.get()
             && !headers.contains_key(header::SET_COOKIE)

@@ -4,7 +4,7 @@ use crate::api::http::extract::is_plain_text;
 
 pub(crate) const EMAIL_RULE: &str = "must be an email address of at most 254 characters, such as ann@example.com";
 
-/// An address as teammates are known by; none: it is none.
+/// Normalises an e-mail address to the form in which it is stored. `None`: it is invalid.
 pub(crate) fn normal_email(text: &str) -> Option<String> {
     let email = text.trim().to_lowercase();
     let (local, domain) = email.rsplit_once('@')?;

@@ -1,4 +1,4 @@
-//! End of each way to sign in: a new session or a refusal, with its entry in the log.
+//! Last step of each way to sign in: a new session or a refusal, with its audit entry.
 
 use std::net::IpAddr;
 
@@ -26,11 +26,11 @@ use bellwire_store::keys::team;
 
 /// Maximum length of a session: a working day.
 const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
-/// Characters of a browser's `User-Agent` that are kept.
+/// Maximum stored characters of a browser's `User-Agent`.
 const BROWSER_MAX: usize = 200;
 
 pub(super) struct SignInVisitor {
-    /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
+    /// Client address. 0.0.0.0 if the request has no socket.
     pub(super) client: IpAddr,
     pub(super) address: Option<IpAddr>,
     browser: Option<String>,
@@ -48,8 +48,8 @@ impl SignInVisitor {
     }
 }
 
-/// Uses a teammate's link, and sets the password given with it. Returns false if the link is invalid. Of two requests with the
-/// same link, one succeeds.
+/// Uses a teammate's link, and sets the password given with it. Returns `false` if the link is invalid. Of two concurrent
+/// requests with the same link, one succeeds.
 pub(super) async fn use_link(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -70,7 +70,7 @@ pub(super) async fn use_link(
     Ok(true)
 }
 
-/// Begins a session, and logs the way of signing in.
+/// Begins a session, and records in the audit log how the teammate signed in.
 pub(super) async fn begin(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -97,13 +97,13 @@ pub(super) async fn begin(
     Ok(id)
 }
 
-/// The session as its next request will find it.
+/// Reads the new session, as its next request will read it.
 pub(super) async fn read_back(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<SignedIn, Problem> {
     let session = sessions::find(&state.pool, session, state.clock.now()).await?.ok_or_else(super::ended)?;
     Ok(SignedIn { session, key })
 }
 
-/// Returns the response of a successful sign-in: the session, and its cookie.
+/// Builds the response of a successful sign-in: the session and its cookie.
 pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<Response, Problem> {
     let signed_in = read_back(state, session, key).await?;
     let session = &signed_in.session;
@@ -112,7 +112,7 @@ pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<Api
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], view).into_response())
 }
 
-/// Refuses a sign-in, the same way whether or not there is such a teammate.
+/// Refuses a sign-in, with the same response whether the teammate exists or not.
 pub(super) fn refuse(
     state: &ApiState,
     visitor: &SignInVisitor,
@@ -139,10 +139,10 @@ pub(super) fn refuse_saying(
     Problem::new(ProblemCode::SignInRefused, detail)
 }
 
-/// Records a failed sign-in, unless that client has failed so often recently that a later entry includes it.
+/// Records a failed sign-in, unless the client has failed so often recently that a later entry includes it.
 ///
-/// The response does not wait for the record. Entries about teammates and about unknown names are counted apart. A stranger could
-/// use up the latter, and a response that then took as long as a commit would reveal a teammate.
+/// The response does not wait for the record: a response that takes as long as a commit would reveal that a teammate exists.
+/// Entries about teammates and about unknown names are limited separately, because a stranger could use up the latter.
 pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, detail: Value) {
     let at = if teammate.is_some() { RefusalScope::Teammate } else { RefusalScope::UnknownName };
     let Some(n) = state.limits.refused(visitor.client, at) else { return };
@@ -163,8 +163,8 @@ pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate
     );
 }
 
-/// Links an account to a teammate, unless it is linked to them. Returns false if it belongs to another teammate, or they have
-/// another one.
+/// Links a provider account to a teammate. Returns `false` if the account belongs to another teammate, or the teammate has
+/// another account.
 pub(super) async fn link_account(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -180,7 +180,7 @@ pub(super) async fn link_account(
     Ok(oidc::owner(conn, account).await?.is_some_and(|owner| owner.id == teammate))
 }
 
-/// Returns the log entry of a teammate's own action before a session.
+/// Returns the audit entry of a teammate's own action before a session exists.
 pub(super) fn did(visitor: &SignInVisitor, teammate: TeammateId, action: AuditAction) -> AuditEntry {
     let actor = Actor { who: Who::Teammate(teammate), address: visitor.address };
     AuditEntry::new(actor, None, action, teammate)

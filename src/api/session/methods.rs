@@ -1,4 +1,4 @@
-//! `GET /v1/session/methods`: what the page in front of a session is to offer.
+//! `GET /v1/session/methods`: ways to sign in, for the sign-in page.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -11,31 +11,31 @@ use crate::api::ApiState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Method {
-    /// Address and password, by `POST /v1/session`.
+    /// E-mail address and password, by `POST /v1/session`.
     Password,
-    /// A one-time link, likewise.
+    /// One-time link, by `POST /v1/session`.
     Link,
-    /// An operator's key, likewise.
+    /// Operator's key, by `POST /v1/session`.
     ApiKey,
-    /// At the OpenID provider, to which `oidc.path` leads.
+    /// OpenID provider, by navigating to `oidc.path`.
     Oidc,
 }
 
 /// Ways to sign in to this server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SignInMethods {
-    /// The ways that there are.
+    /// Available ways to sign in.
     methods: Vec<Method>,
-    /// The OpenID provider. Null: there is none.
+    /// OpenID provider. Null: none is configured.
     oidc: Option<OidcMethod>,
 }
 
-/// Signing in at an OpenID provider.
+/// Sign-in with an OpenID provider.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OidcMethod {
-    /// Name of the provider for people.
+    /// Display name of the provider.
     label: String,
-    /// Path on this server for the browser: a navigation, not a request of a script.
+    /// Path on this server to which the browser navigates. Not for requests from scripts.
     path: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! `/v1/session/oidc`: signing in with an OpenID provider. The browser is sent there, returns with a code, and is signed in as
-//! the teammate whom the provider identified, after a passkey if the teammate has one ([`super::second_factor`]).
+//! `/v1/session/oidc`: sign-in with an OpenID provider. The browser is redirected to the provider and returns with a code. The
+//! teammate whom the provider identified is signed in, after a passkey if they have one ([`super::second_factor`]).
 
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -36,28 +36,28 @@ use bellwire_store::keys::team::{self, TeammateStatus};
 use bellwire_vault::OIDC_ATTEMPT;
 
 pub(super) const BEGIN: &str = "/v1/session/oidc";
-/// Path on this server to which the provider sends browsers back.
+/// Path on this server to which the provider redirects browsers.
 pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
-/// Path at which sign-ins end, successful or (with `?sign_in=` and [`PASSKEY`] or a [`Why`]) not. It is never taken from a
-/// request.
+/// Path to which a sign-in finally redirects: after success, or with `?sign_in=` and [`PASSKEY`] or a [`Why`]. It is never
+/// taken from a request.
 ///
-/// The browser stores the session's cookie, but does not send it with this navigation, because another site began it
-/// (`SameSite=Strict`). The document needs no session, and its requests come from this server's page.
+/// The browser stores the session cookie, but does not send it with this navigation, because another site started it
+/// (`SameSite=Strict`). The page needs no session, and its own requests have the cookie.
 const LANDING: &str = "/admin/";
-/// Code in the address for a sign-in that needs a passkey as the second step.
+/// Value of `sign_in` if a passkey is required as the second step.
 const PASSKEY: &str = "passkey";
-/// Octets of a code, at most, and of the cookie, which has some 300: no work for what cannot be one.
+/// Maximum bytes of a code and of the cookie (which has some 300). Longer ones are refused without parsing.
 const CODE_MAX: usize = 4_096;
 const COOKIE_MAX: usize = 1_024;
-/// Characters of a subject, at most (OpenID Connect Core 1.0 section 2).
+/// Maximum characters of a subject (OpenID Connect Core 1.0 section 2).
 const SUBJECT_MAX: usize = 255;
 
 named! {
-    /// Reason of a refusal: in the address of the landing page and, except for [`Why::Attempt`], in the audit log.
+    /// Reason of a refusal, in the address of the landing page and, except for [`Why::Attempt`], in the audit log.
     enum Why {
-        /// The browser did not begin this here, or too long ago.
+        /// The browser did not start the sign-in here, or too long ago.
         Attempt = "attempt",
-        /// They gave up at the provider, or it did not let them through.
+        /// The person cancelled at the provider, or the provider refused them.
         Declined = "declined",
         Provider = "provider",
         Busy = "busy",
@@ -65,17 +65,17 @@ named! {
         Email = "email",
         Domain = "domain",
         Unknown = "unknown",
-        /// They would be a newcomer, and were removed from the team.
+        /// The person was removed from the team, and is not added again as a newcomer.
         Removed = "removed",
         Disabled = "disabled",
         /// The address belongs to a teammate with another account at the provider.
         OtherAccount = "other_account",
-        /// They have a passkey, and this server has no name that browsers would ask for it under.
+        /// The teammate has a passkey, but this server has no public name for which browsers use passkeys.
         PasskeysUnavailable = "passkeys_unavailable",
     }
 }
 
-/// Logs what it was; the person learns only which kind.
+/// Logs the details of a failure. Returns the reason that the person sees.
 fn noted(failure: OidcFailure) -> Why {
     tracing::warn!(%failure, "the sign-in at the OpenID provider failed");
     match failure {
@@ -86,7 +86,7 @@ fn noted(failure: OidcFailure) -> Why {
 }
 
 enum SignInFailure {
-    /// As that teammate, if it came so far.
+    /// Refusal, with the teammate if they were identified.
     Refused(Why, Option<TeammateId>),
     Problem(Problem),
 }
@@ -109,20 +109,20 @@ impl From<sqlx::Error> for SignInFailure {
     }
 }
 
-/// Parameters that the provider adds to the callback's address. Further ones are ignored.
+/// Parameters that the provider adds to the callback's address. Unknown ones are ignored.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct CallbackParams {
     /// State of the sign-in attempt.
     state: Option<String>,
-    /// Code of the provider for the person.
+    /// Authorization code.
     code: Option<String>,
-    /// Why it gives nothing.
+    /// Error code of the provider, instead of `code`.
     error: Option<String>,
 }
 
-/// Sends a browser to the OpenID provider, from which it returns to `/v1/session/oidc/callback` within ten minutes. It is for
-/// navigations: failures end at a page of this server, too.
+/// Redirects a browser to the OpenID provider, from which it must return to `/v1/session/oidc/callback` within ten minutes.
+/// Navigate to this route: failures also end at a page of this server.
 #[utoipa::path(get, path = "/v1/session/oidc", tag = "Team",
     responses((status = 303, description = "On to the provider"), (status = 404, description = "This server has none")))]
 pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result<Response, Problem> {
@@ -139,13 +139,13 @@ pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result
 }
 
 struct Arrived {
-    /// Cookie for the browser: the session, or the challenge that a passkey has to answer first.
+    /// Cookie for the browser: the session, or the challenge for a passkey.
     cookie: HeaderValue,
     word: Option<&'static str>,
 }
 
-/// Signs a browser in that returns from the OpenID provider with a code. It is redirected to a page of this server: with a
-/// session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
+/// Completes a sign-in when a browser returns from the OpenID provider with a code. It redirects to a page of this server: with
+/// a session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
 #[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team",
     responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]
 pub(crate) async fn callback(
@@ -171,7 +171,7 @@ pub(crate) async fn callback(
     }
 }
 
-/// 404: no provider is set up.
+/// Returns the settings of the provider. 404: no provider is configured.
 fn settings(state: &ApiState) -> Result<&OidcSignInConfig, Problem> {
     state.settings.oidc.as_ref().ok_or_else(|| Problem::not_found("way to sign in"))
 }
@@ -184,7 +184,7 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Returns the session of a browser, or the challenge of its passkey.
+    /// Returns the new session of a browser, or the challenge for its passkey.
     async fn sign_in(&self, headers: &HeaderMap, answer: CallbackParams) -> Result<Arrived, SignInFailure> {
         let &Self { state, settings, visitor, now } = self;
         let shown = answer.state.unwrap_or_default();
@@ -217,7 +217,8 @@ impl Arrival<'_> {
         Ok(Arrived { cookie, word: None })
     }
 
-    /// Returns the teammate whom the provider identified: the owner of the account, even if its address has changed.
+    /// Returns the teammate whom the provider identified: the owner of the linked account, even if its e-mail address has
+    /// changed.
     async fn admit(&self, conn: &mut PgConnection, person: &OidcPerson) -> Result<TeammateId, SignInFailure> {
         if !is_plain_text(&person.subject, SUBJECT_MAX) {
             return Err(Why::Token.into());
@@ -239,8 +240,8 @@ impl Arrival<'_> {
         Ok(known.id)
     }
 
-    /// Finds the teammate of an account that has not come before, by its verified address, and links it to them. What is written
-    /// counts only if they are let in.
+    /// Finds the teammate of a provider account that is not linked yet, by its verified e-mail address, and links the account.
+    /// The caller rolls back if the sign-in is refused.
     async fn introduce(
         &self,
         conn: &mut PgConnection,
@@ -264,7 +265,7 @@ impl Arrival<'_> {
         }
     }
 
-    /// Adds a teammate without an invitation, unless another request has just done so.
+    /// Adds a teammate without an invitation, unless a concurrent request has done so.
     async fn add(&self, conn: &mut PgConnection, email: &str, role: Role) -> Result<(), SignInFailure> {
         let (id, grants) = (TeammateId(self.state.clock.uuid()), Grants(vec![Grant { role, app: None }]));
         if team::add(conn, id, email, self.now).await? {
@@ -277,14 +278,14 @@ impl Arrival<'_> {
     }
 }
 
-/// Returns the name of the cookie that a browser keeps while its user is at the provider. With the prefix, no other host can
-/// plant one and sign a person in as another one. This is more important than limiting it to the callback's path, which the
-/// prefix excludes (RFC 6265bis section 4.1.3).
+/// Returns the name of the cookie that a browser keeps during the sign-in at the provider. Its prefix `__Host-` prevents that
+/// another host sets one, and signs a person in as someone else. The prefix excludes a cookie limited to the callback's path
+/// (RFC 6265bis section 4.1.3), which matters less.
 fn cookie_name(cookies: Cookies) -> &'static str {
     if cookies.secure { "__Host-bellwire-oidc" } else { "bellwire-oidc" }
 }
 
-/// `SameSite=Lax`: the browser has to show it when the provider sends it back.
+/// Builds the cookie. `SameSite=Lax`, because the browser must send it when the provider redirects it back.
 fn set_cookie(cookies: Cookies, value: &str, lasts_s: u64) -> HeaderValue {
     let (name, secure) = (cookie_name(cookies), if cookies.secure { "; Secure" } else { "" });
     let text = format!("{name}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{secure}");
@@ -304,12 +305,12 @@ fn kept(state: &ApiState, headers: &HeaderMap) -> Option<OidcAttempt> {
     serde_json::from_slice(&plain).ok()
 }
 
-/// Has the browser forget it: an attempt is answered once.
+/// Deletes the cookie, because an attempt can be completed only once.
 fn forget(cookies: Cookies) -> HeaderValue {
     set_cookie(cookies, "", 0)
 }
 
-/// Sends a browser to a page of ours, with a word of why it is not signed in yet.
+/// Redirects a browser to a page of this server. `word` is the reason why it is not signed in yet.
 fn land(word: Option<&str>, cookies: &[HeaderValue]) -> Response {
     match word {
         None => go(LANDING, cookies),
@@ -317,7 +318,7 @@ fn land(word: Option<&str>, cookies: &[HeaderValue]) -> Response {
     }
 }
 
-/// Sends a browser on, with what it is to keep.
+/// Redirects a browser and sets cookies.
 fn go(there: &str, cookies: &[HeaderValue]) -> Response {
     let there = HeaderValue::from_str(there).expect("URLs are ASCII");
     let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, there)]).into_response();

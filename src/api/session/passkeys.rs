@@ -1,4 +1,5 @@
-//! `/v1/session/passkeys`: the caller's passkeys. `/v1/team/{teammate}/passkeys`: those of other teammates, for admins to reset.
+//! `/v1/session/passkeys`: the caller's passkeys. `/v1/team/{teammate}/passkeys`: an admin's reset of another teammate's
+//! passkeys.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -34,8 +35,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(reset))
 }
 
-/// Time after a sign-in in which passkeys may be added and removed. A stranger with a signed-in browser must not gain lasting
-/// access by a passkey.
+/// Time after a sign-in during which passkeys can be added and removed. A stranger at a signed-in browser must not gain lasting
+/// access.
 const RECENT: TimeDelta = TimeDelta::minutes(10);
 
 /// Passkey of a teammate.
@@ -43,11 +44,11 @@ const RECENT: TimeDelta = TimeDelta::minutes(10);
 pub(crate) struct PasskeyResponse {
     /// Id of the passkey.
     id: PasskeyId,
-    /// Name, for its owner.
+    /// Display name of the passkey.
     name: String,
     /// Transports of its authenticator: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`.
     transports: Vec<String>,
-    /// Time of its addition.
+    /// Time at which the passkey was added.
     created_at: DateTime<Utc>,
     /// Time of the last sign-in with it. Null: never.
     last_used_at: Option<DateTime<Utc>>,
@@ -59,24 +60,24 @@ impl From<Passkey> for PasskeyResponse {
     }
 }
 
-/// Request for an authenticator.
+/// Request to an authenticator to create a passkey.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyCreation {
-    /// Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`, whose result is `publicKey` of
+    /// Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`. Pass its result as `publicKey` to
     /// `navigator.credentials.create()`.
     #[schema(value_type = Object)]
     options: Value,
-    /// Expiry. It may be answered once.
+    /// Expiry of the request. It can be answered once.
     expires_at: DateTime<Utc>,
 }
 
-/// A passkey that an authenticator has made.
+/// A passkey that an authenticator has created.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPasskey {
     /// Name, 1 to 64 characters.
     name: String,
-    /// Result of `navigator.credentials.create()`, in the form of its `toJSON()`.
+    /// Result of `navigator.credentials.create()`, as its `toJSON()` returns it.
     #[schema(value_type = Object)]
     credential: Value,
 }
@@ -95,8 +96,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
     faults.finish()
 }
 
-/// Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
-/// them.
+/// Lists your passkeys. If you have any, a sign-in by password, one-time link or OpenID provider also requires one of them.
 #[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Page<PasskeyResponse>)))]
 pub(crate) async fn list(
     caller: InSession,
@@ -109,8 +109,8 @@ pub(crate) async fn list(
     Ok(cut.page_of_all(passkeys, |passkey| passkey.id, PasskeyResponse::from).answer(&uri))
 }
 
-/// Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last
-/// ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
+/// Begins to add a passkey: returns the request to the authenticator, valid for five minutes. Requires a sign-in within the
+/// last ten minutes (403, `sign_in_again`), and a server with a public URL (409, `passkeys_unavailable`).
 #[utoipa::path(post, path = "/v1/session/passkeys/options", tag = "Team",
     responses((status = 201, body = PasskeyCreation)))]
 pub(crate) async fn begin(
@@ -131,7 +131,7 @@ pub(crate) async fn begin(
     Ok((StatusCode::CREATED, axum::Json(PasskeyCreation { options, expires_at })))
 }
 
-/// Adds the passkey that an authenticator has made; at most ten. Takes a sign-in within the last ten minutes (403,
+/// Adds the passkey that an authenticator has created; at most ten. Requires a sign-in within the last ten minutes (403,
 /// `sign_in_again`).
 #[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", responses((status = 201, body = PasskeyResponse)))]
 pub(crate) async fn add(
@@ -193,8 +193,8 @@ pub(crate) async fn rename(
     Ok(axum::Json(renamed.into()))
 }
 
-/// Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
-/// `sign_in_again`).
+/// Removes one of your passkeys. Without any, a password or an OpenID provider alone is enough to sign in. Requires a sign-in
+/// within the last ten minutes (403, `sign_in_again`).
 #[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn delete(
     caller: InSession,
@@ -242,7 +242,7 @@ pub(crate) async fn reset(
     Ok(axum::Json(PasskeysRemoved { removed }))
 }
 
-/// The teammate who is signed in, if that is not long ago.
+/// Returns the teammate of the session. 403 if they signed in too long ago.
 fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Problem> {
     let teammate = caller.teammate()?;
     if caller.signed_in.session.began_at + RECENT > state.clock.now() {
@@ -252,7 +252,7 @@ fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Probl
     Err(Problem::new(ProblemCode::SignInAgain, detail))
 }
 
-/// Returns this server's identity for passkeys. 409: it has none.
+/// Returns this server's identity for passkeys. 409: the server has none.
 pub(super) fn relying_party(state: &ApiState) -> Result<&RelyingParty, Problem> {
     state.settings.relying_party.as_ref().ok_or_else(|| {
         let detail = "Browsers offer passkeys only for host names with TLS: the operator has to set BELLWIRE_PUBLIC_URL to such an address. `bellwire admin reset-passkeys` deletes the passkeys of a teammate.";

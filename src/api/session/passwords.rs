@@ -1,4 +1,4 @@
-//! Passwords of teammates: what one must be like, and hashing them without letting strangers use up the machine.
+//! Password rules, and hashing with a limit on CPU and memory for anonymous callers.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,20 +13,20 @@ use zeroize::Zeroizing;
 
 use crate::api::http::problem::{Problem, ProblemCode};
 
-/// Memory of one hash, in KiB; passes over it; threads. What OWASP's Password Storage Cheat Sheet asks of argon2id.
+/// Parameters of argon2id (memory in KiB, passes, threads), as OWASP's Password Storage Cheat Sheet recommends.
 const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
-/// Characters of a password, at least.
+/// Minimum characters of a password.
 const CHARS_MIN: usize = 12;
-/// Octets of a password, at most.
+/// Maximum bytes of a password.
 const OCTETS_MAX: usize = 512;
-/// Hashes that are computed at once: each takes a core for some tens of milliseconds, and 19 MiB.
+/// Hashes computed at a time. Each takes some tens of milliseconds of CPU and 19 MiB.
 const AT_ONCE: usize = 2;
-/// Maximum waiting hashes: about a second's work. Further callers are asked to retry.
+/// Maximum waiting hashes: about a second of work. Further callers get 503.
 const WAITING_MAX: usize = 32;
-/// Places of these that strangers cannot take from those who are known.
+/// Slots among these that only known callers can use.
 const KEPT_FREE: usize = 12;
 
-/// Password as typed. `Debug` hides it, and its memory is wiped.
+/// A password as typed. `Debug` hides it, and its memory is zeroed on drop.
 #[derive(Clone, serde::Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Password(Zeroizing<String>);
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Password {
 }
 
 impl Password {
-    /// Returns the fault of a new password for the owner of that address.
+    /// Returns the rule that a new password violates, for the owner of this e-mail address.
     pub(in crate::api) fn fault(&self, email: &str) -> Option<&'static str> {
         let text = self.0.as_str();
         let own_name = email.split('@').next().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Password {
         (rest.chars().count() < CHARS_MIN / 2).then_some("must not be the address that you sign in with")
     }
 
-    /// Whether it could be anybody's: what is longer is not hashed.
+    /// Whether the password is within the size limit. Longer ones are not hashed.
     fn is_bounded(&self) -> bool {
         self.0.len() <= OCTETS_MAX
     }
@@ -65,7 +65,7 @@ impl Password {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::api) enum Requester {
     ByAnybody,
-    /// A person who has signed in from there before, is signed in, or uses a one-time link.
+    /// A person who has signed in from this client before, is signed in, or uses a one-time link.
     ByKnown,
 }
 
@@ -76,21 +76,21 @@ pub(in crate::api) struct PasswordPermit {
 
 #[derive(Clone)]
 pub(crate) struct Passwords {
-    /// A place for each hash that is computed or waits.
+    /// One slot for each hash that runs or waits.
     places: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     turns: Arc<Semaphore>,
 }
 
 impl Passwords {
-    /// With nothing under way.
+    /// Creates the hasher.
     pub(in crate::api) fn new() -> Self {
         let [places, strangers, turns] =
             [AT_ONCE + WAITING_MAX, AT_ONCE + WAITING_MAX - KEPT_FREE, AT_ONCE].map(|n| Arc::new(Semaphore::new(n)));
         Self { places, strangers, turns }
     }
 
-    /// Takes a place in line. 503: too many others wait.
+    /// Takes a slot. 503: too many hashes wait.
     pub(in crate::api) fn place(&self, wanted: Requester) -> Result<PasswordPermit, Problem> {
         let take = |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| busy());
         let as_stranger = match wanted {
@@ -100,7 +100,7 @@ impl Passwords {
         Ok(PasswordPermit { _place: take(&self.places)?, _as_stranger: as_stranger })
     }
 
-    /// Hashes the new password of a known person into a PHC string. 503: too many others wait.
+    /// Hashes the new password of a known person to a PHC string. 503: too many hashes wait.
     pub(in crate::api) async fn hash(&self, password: Password) -> Result<String, Problem> {
         let place = self.place(Requester::ByKnown)?;
         self.compute(place, move || {
@@ -112,7 +112,7 @@ impl Passwords {
         .await
     }
 
-    /// Whether a password is the one that was hashed. Takes as long where there is no hash.
+    /// Verifies a password. Without a stored hash it takes the same time.
     pub(in crate::api) async fn verify(
         &self,
         place: PasswordPermit,
@@ -147,7 +147,7 @@ impl Passwords {
     }
 }
 
-/// Hash that is compared if there is no password, so that it takes as long.
+/// Hash to compare with if there is no password, so that the time is the same.
 static NOBODYS: LazyLock<PasswordHash> = LazyLock::new(|| {
     let mut secret = [0; 48];
     rand::fill(&mut secret).expect("the system's randomness");
@@ -161,7 +161,7 @@ fn argon2id() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
-/// 503: too many sign-ins at once.
+/// Returns a 503 problem: too many sign-ins at a time.
 fn busy() -> Problem {
     let detail = "Too many people are signing in at this moment. Try again shortly.";
     Problem::new(ProblemCode::SignInBusy, detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("2"))

@@ -1,4 +1,4 @@
-//! This server as a relying party of WebAuthn: requests for authenticators, and checks of their responses. No I/O:
+//! WebAuthn relying party: creates requests for authenticators, and verifies their responses. No I/O:
 //! [`bellwire_store::keys::passkeys`] stores passkeys and challenges.
 
 use std::time::Duration;
@@ -16,40 +16,40 @@ use bellwire_core::id::TeammateId;
 use bellwire_store::keys::passkeys::Passkey;
 
 pub(crate) const CHALLENGE_LASTS: Duration = Duration::from_secs(5 * 60);
-/// Name of this server in browsers' questions for a passkey.
+/// Name of this server in the browser's dialogs.
 const NAME: &str = "Bellwire";
-/// The COSE algorithms that are asked for: EdDSA, ES256, ES384, RS256 and RS384.
+/// Accepted COSE algorithms: EdDSA, ES256, ES384, RS256 and RS384.
 const ALGORITHMS: [i32; 5] = [-8, -7, -35, -257, -258];
-/// Octets of a public key and of what an authenticator calls a passkey, at most (WebAuthn section 5.8.3).
+/// Maximum bytes of a public key. Credential ids have their own limit (WebAuthn section 5.8.3).
 const PUBLIC_KEY_MAX: usize = 2_048;
 const CREDENTIAL_ID_MAX: usize = 1_023;
 
-/// The host and the origin that passkeys are made for.
+/// Host and origin that passkeys are created for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelyingParty {
-    /// The host: a passkey works under this one alone.
+    /// Host: a passkey works under this one only.
     id: String,
-    /// Origin of the pages that may ask for one.
+    /// Origin of the pages that may request a passkey.
     origin: String,
 }
 
-/// Why what came from an authenticator does not hold.
+/// Reason for which the response of an authenticator is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PasskeyError {
-    /// It is not of the form that browsers give it.
+    /// The response is malformed.
     Malformed,
     /// The challenge does not exist, was used, or has expired.
     Challenge,
-    /// The passkey is none of this teammate's.
+    /// The passkey does not belong to this teammate.
     Passkey,
-    /// A page of another origin asked, or one within another's frame.
+    /// The request came from a page of another origin, or from a frame of another page.
     Origin,
     RelyingParty,
-    /// The counter has not risen: there may be a copy of the authenticator.
+    /// The signature counter has not increased: the authenticator may have been copied.
     Counter,
     Signature,
-    /// The account at the OpenID provider of the first factor belongs to another teammate by now.
+    /// The account at the OpenID provider now belongs to another teammate.
     Account,
 }
 
@@ -88,9 +88,9 @@ impl PasskeyError {
 
 #[derive(Debug)]
 pub(crate) struct PasskeyChallenge {
-    /// JSON that browsers parse into what `navigator.credentials` takes.
+    /// Options in JSON, for `navigator.credentials`.
     pub options: Value,
-    /// Challenge to sign, 32 random octets.
+    /// Challenge to sign, 32 random bytes.
     pub challenge: Vec<u8>,
 }
 
@@ -104,8 +104,8 @@ pub(crate) struct RegisteredPasskey {
 }
 
 impl RelyingParty {
-    /// Returns the relying party for the public URL. `None`: browsers make no passkeys for it, because it has no TLS and is not
-    /// on this machine, or is an address instead of a name.
+    /// Returns the relying party for the public URL. `None`: browsers support no passkeys for it, because it has no TLS and is
+    /// not on this machine, or is an IP address.
     pub fn of(public_url: &Url) -> Option<Self> {
         let Some(Host::Domain(host)) = public_url.host() else { return None };
         let is_trustworthy = match public_url.scheme() {
@@ -120,7 +120,7 @@ impl RelyingParty {
         Passki::new(&self.id, &[&self.origin], NAME)
     }
 
-    /// Returns the request for a new passkey, on an authenticator without any of the known ones.
+    /// Returns the request for a new passkey. Authenticators that hold one of the `known` passkeys are excluded.
     pub(crate) fn ask_to_make(&self, teammate: TeammateId, email: &str, known: &[Passkey]) -> PasskeyChallenge {
         let known: Vec<_> = known.iter().map(stored).collect();
         let mut options = RegistrationOptions::default();
@@ -151,7 +151,7 @@ impl RelyingParty {
         Ok(RegisteredPasskey { credential_id, public_key, algorithm, counter, transports })
     }
 
-    /// Returns the request for a signature of a challenge by one of the known passkeys.
+    /// Returns the request to sign a new challenge with one of the `known` passkeys.
     pub(crate) fn ask_to_sign(&self, known: &[Passkey]) -> PasskeyChallenge {
         let known: Vec<_> = known.iter().map(stored).collect();
         let mut options = AuthenticationOptions::default();
@@ -161,14 +161,14 @@ impl RelyingParty {
         PasskeyChallenge { options: json(&options), challenge: state.challenge }
     }
 
-    /// The same for a challenge that was made before.
+    /// Returns the request to sign an existing challenge.
     pub(crate) fn ask_to_sign_that(&self, challenge: &[u8], known: &[Passkey]) -> Value {
         let PasskeyChallenge { mut options, .. } = self.ask_to_sign(known);
         options["challenge"] = Passki::base64_encode(challenge).into();
         options
     }
 
-    /// Whether that passkey of that teammate signed that challenge. Returns its counter from now on.
+    /// Verifies that this passkey signed this challenge. Returns the new signature counter.
     pub(crate) fn check_signed(
         &self,
         credential: &AuthenticationCredential,
@@ -189,12 +189,12 @@ impl RelyingParty {
     }
 }
 
-/// Returns the challenge that a browser answers, from its own statement.
+/// Returns the challenge that a browser claims to answer. It is not verified.
 pub(crate) fn challenge_of(client_data_json: &str) -> Result<Vec<u8>, PasskeyError> {
     Ok(Passki::base64_decode(&ClientData::from_base64(client_data_json)?.challenge)?)
 }
 
-/// Returns the authenticator's id of the passkey that signed, from the browser's own statement.
+/// Returns the credential id that the browser claims to have used. It is not verified.
 pub(crate) fn credential_id_of(credential: &AuthenticationCredential) -> Result<Vec<u8>, PasskeyError> {
     Ok(Passki::base64_decode(&credential.raw_id)?)
 }

@@ -1,6 +1,5 @@
-//! Second factor. A teammate with a passkey gets a challenge instead of a session for a password, a one-time link or an OpenID
-//! provider's statement. The session begins with its answer. A link requires it, too, because others may have read it, and a new
-//! password must not be worth more than the previous one.
+//! Second factor. After a password, a one-time link or an OpenID sign-in, a teammate with a passkey gets a challenge instead of
+//! a session. The session begins with its answer. Links require it, too, because other people may have read them.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -22,18 +21,19 @@ use bellwire_store::keys::oidc::ProviderAccount;
 use bellwire_store::keys::passkeys::{self, FirstFactor, Passkey, ShownAccount};
 use bellwire_store::keys::sessions::Owner;
 
-/// Challenge for a passkey before its owner is signed in.
+/// Challenge for a passkey, before its owner is signed in.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyRequest {
-    /// Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`, whose result is `publicKey` of
+    /// Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`. Pass its result as `publicKey` to
     /// `navigator.credentials.get()`.
     #[schema(value_type = Object)]
     options: Value,
-    /// Expiry. It may be answered once.
+    /// Expiry of the challenge. It can be answered once.
     expires_at: DateTime<Utc>,
 }
 
-/// Returns the response that asks a teammate for a passkey who has shown the first factor. None: they have none, and that is enough.
+/// Returns the response that requires a passkey after the first factor. `None`: the teammate has no passkey, and the first
+/// factor is enough.
 pub(super) async fn ask(
     state: &ApiState,
     teammate: TeammateId,
@@ -48,8 +48,8 @@ pub(super) async fn ask(
     Ok(Some(request(options, expires_at)))
 }
 
-/// Makes the challenge for a teammate whom the OpenID provider has sent back. A page of this server then asks for it
-/// ([`ask_on`]). Until then the browser keeps it in the returned cookie, and sends it to this server's own pages only.
+/// Creates the challenge for a teammate who returned from the OpenID provider, for use by a page of this server ([`ask_on`]).
+/// The browser stores it in the returned cookie.
 pub(super) async fn ask_later(
     state: &ApiState,
     teammate: TeammateId,
@@ -64,8 +64,7 @@ pub(super) async fn ask_later(
     Ok(HeaderValue::try_from(text).expect("the value is base64url"))
 }
 
-/// Returns the challenge that was [deferred](ask_later), as often as its page needs it. 401: the browser has none, or it has
-/// expired.
+/// Returns the challenge created by [`ask_later`], any number of times. 401: the browser has none, or it has expired.
 pub(super) async fn ask_on(
     state: &ApiState,
     visitor: &SignInVisitor,
@@ -90,7 +89,7 @@ fn challenge_cookie(state: &ApiState) -> &'static str {
     if state.settings.cookies.secure { "__Host-bellwire-passkey" } else { "bellwire-passkey" }
 }
 
-/// Keeps a challenge here. Returns until when it may be answered.
+/// Stores a challenge. Returns its expiry.
 async fn keep(
     state: &ApiState,
     challenge: &[u8],
@@ -162,7 +161,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &SignInVisitor, answer
     let_in(state, session, None).await
 }
 
-/// Refuses an answer. The reason is in the log, not in the response.
+/// Refuses an answer. The reason is logged, and not in the response.
 fn refused(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, why: PasskeyError) -> Problem {
     let detail = "The passkey does not let you in, or came too late. Begin again.";
     refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why}))

@@ -1,4 +1,5 @@
-//! `POST /v1/session`: the ways in, but for OpenID Connect, which goes elsewhere first: [`super::oidc`].
+//! `POST /v1/session`: sign-in by password, link or operator's key, and the passkey step. OpenID Connect starts in
+//! [`super::oidc`].
 
 use std::net::IpAddr;
 
@@ -31,10 +32,10 @@ use bellwire_store::keys::team;
 use bellwire_vault::{Purpose, Vault};
 
 pub(crate) const LINK_PREFIX: &str = "bwl_";
-/// Octets of a request to sign in, at most.
+/// Maximum bytes of a sign-in request.
 const BODY_MAX: usize = 4_096;
 
-/// A secret that a request shows. `Debug` does not show it; memory forgets it.
+/// A secret in a request. `Debug` hides it, and its memory is zeroed on drop.
 #[derive(Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct PresentedSecret(Zeroizing<String>);
@@ -51,29 +52,29 @@ impl std::fmt::Debug for PresentedSecret {
     }
 }
 
-/// Proof of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider has sent the browser back; with
-/// `passkey` if one was requested.
+/// Credentials of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider's redirect. With `passkey`
+/// if one was requested.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignIn {
-    /// Address of the teammate.
+    /// E-mail address of the teammate.
     email: Option<String>,
     /// Password of the teammate.
     #[schema(value_type = Option<String>)]
     password: Option<Password>,
-    /// An operator's key, `bw_…`, as which the session acts while that is valid.
+    /// Operator's key, `bw_…`. The session has its permissions and ends with it.
     #[schema(value_type = Option<String>)]
     api_key: Option<PresentedSecret>,
-    /// The token of a one-time link, `bwl_…`: what stands behind the `#`.
+    /// Token of a one-time link, `bwl_…`: the part after the `#`.
     #[schema(value_type = Option<String>)]
     link: Option<PresentedSecret>,
-    /// Beside `link`: the password to sign in with from then on. At least 12 characters, at most 512 octets, and not the
-    /// address.
+    /// New password, together with `link`: 12 characters to 512 bytes, and not the e-mail address.
     #[schema(value_type = Option<String>)]
     new_password: Option<Password>,
-    /// True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202).
+    /// `true` on a page that the server opened with `?sign_in=passkey` after the OpenID provider: the response requests the
+    /// passkey (202).
     oidc: Option<bool>,
-    /// Result of `navigator.credentials.get()` for the `options` of a 202, in the form of its `toJSON()`.
+    /// Result of `navigator.credentials.get()` for the `options` of a 202, as its `toJSON()` returns it.
     #[schema(value_type = Option<Object>)]
     passkey: Option<Value>,
 }
@@ -105,10 +106,10 @@ impl SignIn {
     }
 }
 
-/// Signs in, and gives the browser a session. It is a cookie that scripts and other sites cannot use. It ends after half an hour
-/// without a request, after 12 hours in any case, and at once when it is ended here. After each failure the wait is longer (429),
-/// and excess sign-ins are asked to retry (503). A teammate with a passkey is asked for it first (202), after a password, a link
-/// or the OpenID provider, and signs in with its answer.
+/// Signs in and starts a session. The session cookie cannot be used by scripts and other sites. The session ends after 30
+/// minutes without a request, after 12 hours, or by sign-out. After each failure the required delay is longer (429), and excess
+/// sign-ins should be retried (503). If the teammate has a passkey, the first response (202) requests it, and a second request
+/// with its answer signs in.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn,
     responses((status = 201, body = SessionResponse),
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
@@ -127,7 +128,7 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkRequest {
-    /// The token of the link, `bwl_…`: what stands behind the `#`.
+    /// Token of the link, `bwl_…`: the part after the `#`.
     #[schema(value_type = String)]
     link: PresentedSecret,
 }
@@ -135,13 +136,13 @@ pub(crate) struct LinkRequest {
 /// Account of a one-time link.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LinkAccount {
-    /// Address of the teammate.
+    /// E-mail address of the teammate.
     email: String,
     /// Roles of the teammate.
     roles: Vec<GrantResponse>,
 }
 
-/// Shows the account of a one-time link, which stays valid. A wrong link counts as a failed sign-in.
+/// Returns the account of a one-time link, which stays valid. An invalid link counts as a failed sign-in.
 #[utoipa::path(post, path = "/v1/session/link", tag = "Team", request_body = LinkRequest,
     responses((status = 200, body = LinkAccount)))]
 pub(crate) async fn show_link(
@@ -155,7 +156,7 @@ pub(crate) async fn show_link(
     Ok(axum::Json(LinkAccount { email: teammate.email, roles }))
 }
 
-/// Reads a request of a visitor without a session.
+/// Reads the body of a request without a session.
 async fn read<T: DeserializeOwned + ToSchema>(
     state: &ApiState,
     request: Request,
@@ -203,7 +204,7 @@ async fn by_password(
     let_in(state, session, None).await
 }
 
-/// A guess at a password: it counts as wrong until it is right.
+/// Attempt at a password. It counts as a failure until it succeeds.
 pub(super) struct Guess<'a> {
     state: &'a ApiState,
     attempt: SignInAttempt<'a>,
@@ -213,7 +214,7 @@ pub(super) struct Guess<'a> {
 }
 
 impl<'a> Guess<'a> {
-    /// Begins one. 429: this client, or strangers, have guessed too often. Whether there is such a teammate does not show.
+    /// Begins an attempt. 429: too many failures of this client or for this name. The response is the same for unknown names.
     pub(super) async fn begin(state: &'a ApiState, email: &'a str, client: IpAddr) -> Result<Self, Problem> {
         let name: HashedName = state.vault.mac(Purpose::SignIn, &[email.as_bytes()]);
         let begin = |is_known| state.limits.sign_ins.attempt(name, client, is_known, state.clock.now());
@@ -228,7 +229,7 @@ impl<'a> Guess<'a> {
         Ok(Self { state, attempt, email, client, is_known })
     }
 
-    /// Whether it is right: what is to be said of that is the caller's affair. 503: too many others wait.
+    /// Verifies the password. The caller decides about the response. 503: too many sign-ins at a time.
     pub(super) async fn check(self, password: Password, hash: Option<String>) -> Result<bool, Problem> {
         let place = match self.place().await {
             Ok(place) => place,
@@ -325,7 +326,7 @@ async fn teammate_of(
     found.ok_or_else(|| refuse(state, visitor, None, "link"))
 }
 
-/// The HMAC by which a link's token is found.
+/// Returns the HMAC under which a link's token is stored.
 pub(crate) fn link_mac(vault: &Vault, token: &str) -> [u8; 32] {
     vault.mac(Purpose::Link, &[token.as_bytes()])
 }

@@ -14,87 +14,88 @@ use bellwire_rules::policy;
 use bellwire_rules::policy::runaway::Guard;
 use bellwire_store::outcomes::rollups::MetricsKept;
 
-/// Messages of one batch, at most.
+/// Maximum messages of a batch.
 pub(in crate::api) const BATCH_MAX: usize = 1_000;
 
 /// Rate of accepted requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate {
-    /// At once; at least 1.
+    /// Maximum burst, at least 1.
     pub burst: u32,
-    /// In the long run; at least 1.
+    /// Sustained rate per minute, at least 1.
     pub per_minute: u32,
 }
 
-/// The example page is served.
+/// Settings of the example page.
 #[derive(Debug, Clone, Default)]
 pub struct Example {
-    /// Callers that may use it.
+    /// Callers that may use the example page.
     pub audience: PageAudience,
     /// URL by which browsers reach this server. `None`: any name of this machine.
     pub public_url: Option<Url>,
 }
 
-/// Settings of signing in with a provider.
+/// Settings of sign-in with an OpenID provider.
 #[derive(Debug, Clone)]
 pub struct OidcSignInConfig {
     /// OpenID provider.
     pub provider: Provider,
-    /// Name of the provider for people.
+    /// Display name of the provider.
     pub label: String,
-    /// Email domains with access, in lower case; empty: any.
+    /// Allowed domains of e-mail addresses, in lower case. Empty: any.
     pub domains: Vec<String>,
-    /// Role, for all apps, of persons without an invitation. `None`: they are refused. Only with `domains`.
+    /// Role, for all apps, of people without an invitation. `None`: they are refused. Requires `domains`.
     pub newcomers: Option<Role>,
 }
 
 /// Limits of the API.
 #[derive(Debug, Clone)]
 pub struct ApiConfig {
-    /// Most octets of the body of a server's request.
+    /// Maximum bytes of a body in a request with an API key or session.
     pub body_max_bytes: usize,
-    /// Most octets of the body of a browser's request. Lists of receipts have a limit of their own.
+    /// Maximum bytes of a body in a browser's request. Lists of receipts have their own limit.
     pub public_body_max_bytes: usize,
-    /// Timeout of a request's body.
+    /// Maximum time in which the body of a request must arrive.
     pub body_timeout: Duration,
-    /// Public requests of one client: an IPv4 address or an IPv6 /64. An IPv6 /48 may do 16 times as much, here and
-    /// wherever clients are limited.
+    /// Rate of public requests of one client: an IPv4 address or an IPv6 /64. An IPv6 /48 has 16 times this rate, as for all
+    /// limits by client.
     pub per_client: RequestRate,
-    /// Public requests of one app.
+    /// Rate of public requests of one app.
     pub per_app: RequestRate,
-    /// Requests of one API key; each message of a batch counts as one.
+    /// Rate of requests of one API key. Each message of a batch counts.
     pub per_key: RequestRate,
-    /// API keys that one client may show before they have proved to be valid.
+    /// Rate of unproven API keys of one client.
     pub guesses_per_client: RequestRate,
-    /// Requests with receipts of one client; everybody behind one address counts as one.
+    /// Rate of receipt requests of one client. All browsers behind one address count together.
     pub receipts_per_client: RequestRate,
-    /// Requests with receipts of one app.
+    /// Rate of receipt requests of one app.
     pub receipts_per_app: RequestRate,
-    /// Messages to named recipients that wait to be written, at most: more are refused.
+    /// Maximum messages to named recipients that wait to be stored. More are refused.
     pub sends_waiting_max: usize,
-    /// Settings of gathering receipts.
+    /// Settings for collecting receipts.
     pub receipts: receipts::ReceiptConfig,
-    /// Limits of listeners of the event streams.
+    /// Limits of clients of the event streams.
     pub live: live::LiveConfig,
-    /// Charts of figures over time that are made at a time.
+    /// Maximum concurrent charts.
     pub charts_at_once: usize,
-    /// Simulations of policies that are made at a time.
+    /// Maximum concurrent policy simulations.
     pub simulations_at_once: usize,
-    /// Steps of one simulation at most: a million take one to two seconds, and only policies of very many retries need more.
+    /// Maximum steps of one simulation. A million take one to two seconds, and only policies with very many retries need more.
     pub simulation_steps_max: u64,
-    /// Searches through deliveries, messages and dead letters that are made at a time: far fewer than connections to the database.
+    /// Maximum concurrent searches through deliveries, messages and dead letters. Must be far below the number of database
+    /// connections.
     pub searches_at_once: usize,
-    /// Timeout of waiting for a slot. One app has at most half of the slots of each kind.
+    /// Maximum wait for a slot. One app has at most half of the slots of each kind.
     pub place_patience: Duration,
-    /// Timeout of a client for a part of an export. Afterwards it is disconnected, and its slot is free.
+    /// Maximum time for a client to read one part of an export. Then it is disconnected, and its slot is free.
     pub part_timeout: Duration,
-    /// Guard against apps that send far more than their size explains.
+    /// Runaway guard: limits of apps that send far more than their size explains.
     pub guard: Guard,
-    /// The example page; none: there is none.
+    /// The example page. `None`: disabled.
     pub example: Option<Example>,
-    /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
+    /// Number of proxies between clients and this server, each of which appends to `X-Forwarded-For`. 0: the header is ignored.
     pub trusted_proxies: usize,
-    /// The cookies of sessions.
+    /// Settings of session cookies.
     pub cookies: Cookies,
     /// Settings of the OpenID provider. `None`: no provider.
     pub oidc: Option<OidcSignInConfig>,
@@ -102,9 +103,9 @@ pub struct ApiConfig {
     pub relying_party: Option<RelyingParty>,
     /// Retention of metrics over time.
     pub metrics_kept: MetricsKept,
-    /// The figures that dispatch takes where a tier sets none.
+    /// Delivery settings where a policy of a tier sets none.
     pub policy: policy::TierSettings,
-    /// Objects of checks, except the database.
+    /// Inputs of the checks, except the database.
     pub setup: checks::Setup,
 }
 

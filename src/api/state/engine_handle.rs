@@ -1,4 +1,4 @@
-//! Connection of the API with the dispatch of its process.
+//! Connection between the API and the dispatch of the same process.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use bellwire_store::queue::flows::Flow;
 use bellwire_store::queue::sending::Born;
 use bellwire_store::queue::stops::Stop;
 
-/// Work that the API passes to this process's dispatch.
+/// Work that the API passes to dispatch.
 #[derive(Debug)]
 pub enum Work {
-    /// A request may change what is sent: it ends the idle mode.
+    /// A request arrived that may lead to sending: dispatch leaves its idle mode.
     Asked,
-    /// Something became due: look.
+    /// Deliveries became due: dispatch claims them now.
     Due,
-    /// Deliveries born leased to this process: send them.
+    /// Deliveries were stored with a lease of this process: dispatch sends them.
     Born {
         /// Lease of the rows.
         lease: Uuid,
         /// Start of the lease.
         since: Instant,
-        /// Rows under the lease.
+        /// Leased rows.
         rows: Vec<Born>,
     },
-    /// To be obeyed before the response goes out.
+    /// Stop, to be applied before the response.
     Stop(Stop),
     /// Orders to lanes, to be applied before the response.
     Orders(Vec<LaneState>),
@@ -34,18 +34,18 @@ pub enum Work {
     Flow(Flow),
 }
 
-/// Connection to this process's dispatch. A process without one only writes to the database.
+/// Connection to this process's dispatch. A process without dispatch only writes to the database.
 #[derive(Clone)]
 pub struct EngineHandle {
-    /// Passes work to dispatch.
+    /// Function that passes work to dispatch.
     pub tell: Arc<dyn Fn(Work) + Send + Sync>,
-    /// Returns a fresh lease for sends to single subscriptions, if dispatch has room in memory. [`Work::Born`] returns it, or it
-    /// expires if the sends fail.
+    /// Function that returns a new lease for deliveries to single subscriptions, if dispatch has room in memory. [`Work::Born`]
+    /// uses the lease. Otherwise it expires.
     pub lease: Arc<dyn Fn() -> Option<Uuid> + Send + Sync>,
 }
 
 impl EngineHandle {
-    /// For processes without dispatch.
+    /// Returns a handle for processes without dispatch.
     pub fn none() -> Self {
         Self { tell: Arc::new(|_| {}), lease: Arc::new(|| None) }
     }

@@ -1,4 +1,4 @@
-//! Time and place of a person's consent: request and response of a subscription.
+//! Time and source of a person's consent in requests and responses.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -15,32 +15,32 @@ use bellwire_core::subscription::{CONSENT_SOURCE_CHARS_MAX, Consent};
 pub(crate) struct ConsentResponse {
     /// Time of the consent. Null: unknown.
     at: Option<DateTime<Utc>>,
-    /// Place of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown.
+    /// Source of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown.
     source: Option<String>,
 }
 
 impl ConsentResponse {
-    /// Shows it, as far as it is known.
+    /// Converts a stored consent. `None`: neither time nor source is known.
     pub(in crate::api) fn of(consent: Consent) -> Option<Self> {
         consent.is_known().then_some(Self { at: consent.at, source: consent.source })
     }
 }
 
-/// A consent that was given.
+/// Consent to store.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewConsent {
-    /// Time of the consent, not in the future. By default now. For servers: a browser's consent has the time of its registration.
-    /// A time before the known one changes nothing.
+    /// Time of the consent, not in the future. By default now. Only from servers: a browser's consent has the time of its
+    /// registration. A time before the stored one changes nothing.
     #[schema(value_type = Option<DateTime<Utc>>)]
     at: Option<Value>,
-    /// Place of the consent, such as the page or the text of the question. A browser's is stored if none is known.
+    /// Source of the consent, such as the page or the text of the question. A browser's value is stored only if none is stored.
     #[schema(value_type = Option<String>)]
     source: Option<Value>,
 }
 
 impl NewConsent {
-    /// Returns the parts that hold; the others are noted in `faults`.
+    /// Returns the valid parts. Adds faults of the others to `faults`.
     pub(in crate::api) fn read(
         given: Value,
         by_server: bool,
@@ -66,7 +66,7 @@ impl NewConsent {
     }
 }
 
-/// Returns the source of a consent, a member at `at`, if it can be kept.
+/// Returns the source of a consent (the member at `at`) if it is valid.
 pub(in crate::api) fn check_source(source: Option<String>, at: &str, faults: &mut Faults) -> Option<String> {
     let fits = |source: &String| is_plain_text(source, CONSENT_SOURCE_CHARS_MAX);
     faults.require(source.as_ref().is_none_or(fits), at, "must be 1 to 200 characters without control characters");

@@ -1,4 +1,5 @@
-//! `…/diagnoses`: a browser reports why notifications do not arrive, with a test, and support looks the report up.
+//! `…/diagnoses`: report of a browser whose notifications do not arrive, with a test notification. Support staff look the
+//! report up by its code.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -35,48 +36,48 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(begin)).routes(routes!(show, report))
 }
 
-/// Most checks of a report.
+/// Maximum checks in a report.
 const CHECKS_MAX: usize = 20;
-/// Longest name of a check, in characters.
+/// Maximum characters of a check's name.
 const NAME_MAX: usize = 40;
-/// Longest text of a check, in characters.
+/// Maximum characters of a check's text.
 const TEXT_MAX: usize = 1_000;
-/// Time to live of the test notification, in seconds: the person waits for it.
+/// Time to live of the test notification in seconds. Short, because the person is waiting.
 const TTL_S: u32 = 60;
 
-/// A diagnosis: findings of a subscription's browser, and the server's view of the subscription when the browser began.
+/// A diagnosis: findings of a subscription's browser, and the server's data about the subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Diagnosis {
-    /// Eight digits and letters, by which support finds it.
+    /// Code of eight letters and digits, for support staff.
     code: String,
     subscription: SubscriptionId,
-    /// The server's time when it began.
+    /// Start of the diagnosis, by the server's clock.
     created_at: DateTime<Utc>,
-    /// Time at which it is deleted.
+    /// Time at which the diagnosis is deleted.
     expires_at: DateTime<Utc>,
-    /// The server's view at `created_at`. Null: the request broke off.
+    /// Server's data at `created_at`. Null: the request was interrupted.
     #[schema(value_type = Option<DiagnosisServer>)]
     server: Option<Value>,
-    /// The test notification. Null: none was sent, since the subscription is not active.
+    /// Test notification. Null: not sent, because the subscription is not active.
     test: Option<DiagnosisTest>,
-    /// Findings of the browser. Empty: it has not reported them.
+    /// Findings of the browser. Empty: not reported yet.
     #[schema(value_type = Vec<DiagnosisCheck>)]
     checks: Value,
 }
 
-/// The server's view of a subscription.
+/// Server's data about a subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DiagnosisServer {
     state: SubscriptionState,
-    /// The VAPID key that the subscription was made with.
+    /// VAPID key that the browser subscribed with.
     vapid_key_id: VapidKeyId,
-    /// Whether new subscriptions are made with that key.
+    /// Whether this is the app's active VAPID key.
     key_is_active: bool,
-    /// Number of topics that it is in.
+    /// Number of its topics.
     topics: usize,
-    /// Time at which its push service last accepted a push, of the messages of the last 7 days.
+    /// Time at which its push service last accepted a push. Only messages of the last 7 days are considered.
     last_accepted_at: Option<DateTime<Utc>>,
-    /// The last delivery of these that failed.
+    /// Last failed delivery of these messages. Null: none failed.
     last_failure: Option<DiagnosisFailure>,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct DiagnosisServer {
 pub(crate) struct DiagnosisFailure {
     at: DateTime<Utc>,
     state: DeliveryStatus,
-    /// HTTP status of the push service. Null: there was no response, or no request.
+    /// HTTP status of the push service. Null: no response, or no POST.
     status: Option<i16>,
 }
 
@@ -95,9 +96,9 @@ pub(crate) struct DiagnosisTest {
     message: MessageId,
     /// State of its delivery. Null: not known.
     state: Option<DeliveryStatus>,
-    /// HTTP status of the push service, as far as there is a response.
+    /// HTTP status of the push service. Null: no response yet.
     status: Option<i16>,
-    /// Time at which the browser showed it.
+    /// Time at which the browser displayed it. Null: not reported.
     displayed_at: Option<DateTime<Utc>>,
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct DiagnosisCheck {
     /// Subject of the check, 1 to 40 characters.
     name: String,
     ok: bool,
-    /// Finding, 1 to 1,000 characters.
+    /// Result of the check, 1 to 1,000 characters.
     found: String,
     /// Advice, 1 to 1,000 characters. Null: none is needed.
     advice: Option<String>,
@@ -122,9 +123,9 @@ pub(crate) struct DiagnosisReport {
     checks: Vec<DiagnosisCheck>,
 }
 
-/// Begins a diagnosis of a subscription. Returns the server's view of it and a code, and sends one test notification to it alone if
-/// it is active. 429: a subscription may begin three diagnoses in ten minutes. A diagnosis is kept for 7 days, with at most ten of a
-/// subscription.
+/// Begins a diagnosis of a subscription. Returns the server's data and a code, and sends a test notification to the
+/// subscription if it is active. 429: a subscription can begin three diagnoses in ten minutes. Diagnoses are deleted after 7
+/// days, and at most ten are kept for a subscription.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/diagnoses", tag = "Subscriptions",
     responses((status = 200, body = Diagnosis)))]
 pub(crate) async fn begin(
@@ -164,7 +165,7 @@ fn too_many(until: Timestamp, now: Timestamp) -> Problem {
     Problem::new(ProblemCode::RateLimited, detail).with_header(header::RETRY_AFTER, HeaderValue::from(wait_s))
 }
 
-/// Body of the test notification, which makes no sound and replaces the one of an earlier test.
+/// Returns the body of the test notification, which is silent and replaces an earlier test notification.
 fn test_message(id: SubscriptionId) -> Value {
     json!({
         "to": {"subscriptions": [id]}, "tier": "transactional", "ttl": TTL_S,
@@ -238,7 +239,7 @@ async fn test_of(
     Ok(DiagnosisTest { message, state: found.as_ref().map(state_of), status, displayed_at: displayed.map(|it| it.at) })
 }
 
-/// Returns the diagnosis of a code, if the caller may act for its subscription.
+/// Returns the diagnosis with a code, if the caller may act for its subscription.
 async fn found<S>(
     client: &RegistrationCaller<S>,
     state: &ApiState,
@@ -252,8 +253,7 @@ async fn found<S>(
     if is_covered { Ok(row) } else { Err(missing()) }
 }
 
-/// Shows a diagnosis, for 7 days: to support, who has the code from the person, and to its browser. The code may be written in either
-/// case and with hyphens.
+/// Returns a diagnosis, for 7 days, to servers and to its browser. The code is accepted in either case and with hyphens.
 #[utoipa::path(get, path = "/v1/apps/{app}/diagnoses/{code}", tag = "Subscriptions",
     responses((status = 200, body = Diagnosis)))]
 pub(crate) async fn show(
@@ -265,7 +265,7 @@ pub(crate) async fn show(
     shown(&state, client.app.id, code, row).await.map(Answer)
 }
 
-/// Adds the browser's findings to a diagnosis, in place of those that it has reported before.
+/// Stores the browser's findings, in place of earlier ones.
 #[utoipa::path(patch, path = "/v1/apps/{app}/diagnoses/{code}", tag = "Subscriptions", responses((status = 204)))]
 pub(crate) async fn report(
     client: RegistrationCaller<MayChangeSubscribers>,

@@ -1,6 +1,6 @@
-//! Checks of the optional members of a subscription: tags, attributes, topics, locale, time zone.
+//! Checks the optional members of a subscription: tags, attributes, topics, locale, time zone.
 //!
-//! A member that cannot be read is left out, and the caller decides whether that costs the request.
+//! An invalid member is omitted, and the caller decides whether to refuse the request.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use bellwire_core::time_zone::time_zone;
 use bellwire_store::audience::subscriptions::{ATTRIBUTES_MAX, Changes, Merge};
 
 const TAGS_MAX: usize = 50;
-/// Longest tag, and longest name of an attribute, in characters.
+/// Maximum characters of a tag, and of an attribute's name.
 const TAG_CHARS_MAX: usize = 64;
 const TAG_RULE: &str = "must be 1 to 64 characters without control characters";
 const TOPICS_MAX: usize = 50;
@@ -21,7 +21,7 @@ const ZONE_RULE: &str = "must be an IANA time zone such as `Europe/Berlin`";
 
 pub(crate) type AttributeMap = Map<String, Value>;
 
-/// Members of a request as they came, unchecked. `None`: absent; `Null`: to be removed.
+/// Unchecked members of a request. `None`: absent. `Null`: to be removed.
 #[derive(Debug)]
 pub(crate) struct SubscriptionInput {
     pub by: Speaker,
@@ -34,7 +34,7 @@ pub(crate) struct SubscriptionInput {
 }
 
 impl SubscriptionInput {
-    /// Returns the members that can be read, in their usual form. The others are absent, and noted in `faults`.
+    /// Returns the valid members in normal form. The others are absent, with a fault in `faults`.
     pub(crate) fn check(self, merge: Merge, faults: &mut Faults) -> Changes {
         let tags = self.tags.and_then(|tags| list(tags, ("/tags", TAGS_MAX), is_tag, TAG_RULE, faults));
         let topics =
@@ -54,7 +54,7 @@ impl SubscriptionInput {
     }
 }
 
-/// Reads a user id: a string, or a number as one. `Some(None)`: null. `None`: absent, or noted in `faults`.
+/// Parses a user id: a string or a number. `Some(None)`: null. `None`: absent, or a fault was added.
 pub(crate) fn user_id(given: Option<Option<Value>>, faults: &mut Faults) -> Option<Option<String>> {
     let id = match given? {
         None => return Some(None),
@@ -75,7 +75,8 @@ fn is_topic(text: &str) -> bool {
     text.parse::<TopicName>().is_ok()
 }
 
-/// Reads a name in its usual form, or the first readable one of an array, as `navigator.languages` is. `Some(None)`: null.
+/// Parses a name and returns its normal form. Of an array, such as `navigator.languages`, the first valid item counts.
+/// `Some(None)`: null.
 fn name(
     value: Value,
     at: &str,
@@ -93,7 +94,7 @@ fn name(
     found.map(Some)
 }
 
-/// Reads an array of strings, or a single string; returns each item that fits once, sorted.
+/// Parses an array of strings, or a single string. Returns the valid items, sorted and without duplicates.
 fn list(
     value: Value,
     (at, max): (&str, usize),
@@ -129,7 +130,7 @@ fn list(
     Some(kept)
 }
 
-/// Checks names of topics that stand at `/topics`; returns each once, sorted.
+/// Checks topic names at `/topics`. Returns them sorted and without duplicates.
 pub(in crate::api) fn check_topics(topics: Vec<String>, faults: &mut Faults) -> Vec<String> {
     list(topics.into(), ("/topics", TOPICS_MAX), is_topic, TOPIC_NAME_RULE, faults).unwrap_or_default()
 }

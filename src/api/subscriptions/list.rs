@@ -29,28 +29,28 @@ pub(crate) struct SubscriptionQuery {
     limit: Option<u16>,
     /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
-    /// Only those of this user.
+    /// Subscriptions of this user only.
     user_id: Option<String>,
-    /// The topic they are in.
+    /// Subscriptions to this topic only.
     topic: Option<String>,
-    /// A tag they carry.
+    /// Subscriptions with this tag only.
     tag: Option<String>,
-    /// State of the subscriptions.
+    /// Subscriptions in this state only.
     #[param(inline)]
     state: Option<SubscriptionState>,
-    /// Push service of the subscriptions.
+    /// Subscriptions at this push service only.
     #[param(inline)]
     gateway: Option<Gateway>,
-    /// Active members of this segment, a name or an expression. It cannot be combined with other filters. A page may end early:
+    /// Active members of this segment (a name or an expression). Cannot be combined with other filters. A page may be short:
     /// `done` shows whether there may be more.
     segment: Option<String>,
 }
 
 /// Lists subscriptions, the newest first.
 ///
-/// For one page of a list filtered by topic, tag, state or push service, at most 20,000 subscriptions are read: it may have fewer
-/// rows than requested, or none, and still have an `iterator`. Such lists, and those of a segment's members, count as searches,
-/// of which a few run at a time: 503 (`searches_busy`).
+/// For one page of a list filtered by topic, tag, state or push service, at most 20,000 subscriptions are read: the page may
+/// have fewer rows than requested, or none, and still have an `iterator`. If too many filtered lists run, the response is 503
+/// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     responses((status = 200, body = Page<SubscriptionResponse>)))]
 pub(crate) async fn list(
@@ -88,7 +88,7 @@ pub(crate) async fn list(
     Ok(cut.page_of_search(rows, looked_to.map(Into::into), SubscriptionResponse::id, |view| view).answer(&uri))
 }
 
-/// The newest of those who belong to a segment.
+/// Returns the newest members of a segment.
 async fn members(
     state: &ApiState,
     app: &App,

@@ -1,4 +1,4 @@
-//! Values that a browser may not set for its subscription: reported with the stored ones, never as a problem.
+//! Values that a browser may not set for its subscription. They are reported in the response, and do not cause a refusal.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,21 +8,22 @@ use bellwire_core::permission::{BrowserRight, RefusedField};
 use bellwire_store::audience::topics::BROWSER_TOPICS_MAX;
 use bellwire_store::keys::apps::App;
 
-/// Maximum unreadable members that are listed.
+/// Maximum invalid members in a response.
 const UNREADABLE_MAX: usize = 100;
 
-/// Something that was left out of a browser's request, while the rest of it holds.
+/// A value that was omitted from a browser's request, while the other values were stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct PartialWarning {
-    /// Place in the body (RFC 6901).
+    /// RFC 6901 pointer into the body.
     pointer: String,
-    /// `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
+    /// Reason: `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or
+    /// `attributes_of_browsers`.
     code: &'static str,
-    /// Why, and what would allow it.
+    /// Reason in words, and how to allow the value.
     detail: String,
 }
 
-/// Lists optional members that could not be read and were left out.
+/// Converts faults of optional members to warnings.
 pub(crate) fn unreadable(faults: Faults) -> Vec<PartialWarning> {
     let view = |FieldError { pointer, detail, .. }| PartialWarning {
         pointer: pointer.unwrap_or_default(),
@@ -32,7 +33,7 @@ pub(crate) fn unreadable(faults: Faults) -> Vec<PartialWarning> {
     faults.into_errors().into_iter().take(UNREADABLE_MAX).map(view).collect()
 }
 
-/// Returns the report of values left out of a request to this app, whose body named these topics.
+/// Returns warnings about omitted values. `topics` are those in the request.
 pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<RefusedField>) -> Vec<PartialWarning> {
     let at = |name: &str| {
         let place = topics.iter().position(|topic| topic == name);

@@ -1,4 +1,4 @@
-//! Push address of a browser, as it reports it, and its checks.
+//! Push address of a browser, as the browser reports it, with its checks.
 
 use std::collections::HashMap;
 
@@ -17,22 +17,22 @@ use bellwire_store::keys::apps::App;
 /// Value of `PushSubscription.toJSON()`. Unknown members are ignored, because browsers add some.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PushSubscription {
-    /// The push resource's URL.
+    /// URL of the push resource.
     pub(in crate::api) endpoint: String,
     /// Expiry at the push service, in milliseconds since 1970.
     #[serde(rename = "expirationTime")]
     #[schema(value_type = Option<f64>)]
     pub(in crate::api) expiration_time: Option<Value>,
-    /// Keys for sealing payloads.
+    /// Keys for encrypting payloads.
     pub(in crate::api) keys: PushKeys,
 }
 
-/// Keys of a `PushSubscription`, each in any of base64's four spellings.
+/// Keys of a `PushSubscription`, in base64 or base64url, with or without padding.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PushKeys {
     /// The browser's public key: an uncompressed point on P-256.
     pub(in crate::api) p256dh: String,
-    /// The authentication secret, 16 octets.
+    /// Authentication secret of 16 bytes.
     pub(in crate::api) auth: String,
 }
 
@@ -45,12 +45,12 @@ pub(in crate::api) struct Address {
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Hosts of no known push service that were asked about: each is once, however many endpoints it has in a file.
+/// Results for hosts outside the known push services: each host is resolved once, even if a file has many of its endpoints.
 #[derive(Debug, Default)]
 pub(in crate::api) struct CheckedHosts(HashMap<String, Result<(), HostRefused>>);
 
 impl CheckedHosts {
-    /// More are forgotten, and asked about again.
+    /// Maximum hosts. When it is reached, all are forgotten and checked again.
     const MAX: usize = 1_000;
 
     async fn check(&mut self, endpoint: &Endpoint, state: &ApiState) -> Result<(), HostRefused> {
@@ -74,8 +74,8 @@ fn field_of(error: &InvalidSubscription) -> &'static str {
     }
 }
 
-/// Checks what the browser gave. The network is asked last, and only about hosts of no known push service. An expiration time that
-/// cannot be read is noted in `details` and left out.
+/// Checks the address of a browser. Only hosts outside the known push services are resolved in DNS. An invalid expiration time
+/// is omitted, with a fault in `details`.
 pub(in crate::api) async fn check_address(
     given: &PushSubscription,
     app: &App,

@@ -1,4 +1,4 @@
-//! Subscriptions as responses show them, and the refusals of requests about one.
+//! JSON form of subscriptions, and refusals of requests about them.
 
 use std::collections::HashMap;
 
@@ -19,53 +19,53 @@ use bellwire_store::audience::aliases;
 use bellwire_store::audience::subscriptions::{self, SubscriptionRow};
 use bellwire_store::keys::apps::App;
 
-/// A subscription. Its endpoint and keys are secrets and never shown.
+/// A subscription. Its endpoint and keys are secret and never in responses.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SubscriptionResponse {
     /// Id of the subscription.
     id: SubscriptionId,
-    /// Whether it is sent to, or how it ended.
+    /// Whether the subscription is active, or how it ended.
     state: SubscriptionState,
-    /// The push service behind its endpoint.
+    /// Push service of its endpoint.
     gateway: Gateway,
-    /// The VAPID key that it was made with.
+    /// VAPID key that the browser subscribed with.
     vapid_key_id: VapidKeyId,
     /// User of the browser. Null: no user.
     user_id: Option<String>,
-    /// Words to select it by.
+    /// Tags, for selecting subscriptions.
     tags: Vec<String>,
-    /// Values to select it by and to fill templates with.
+    /// Attributes, for selecting subscriptions and for templates.
     #[schema(value_type = Object)]
     attributes: Value,
-    /// Topics that it is in.
+    /// Topics of the subscription.
     topics: Vec<String>,
     /// Language tag of the browser.
     locale: Option<String>,
     /// An IANA time zone.
     timezone: Option<String>,
-    /// Messages accepted before this are not for it.
+    /// Time from which accepted messages are for this subscription. Earlier messages are not sent to it.
     since: DateTime<Utc>,
-    /// `expirationTime` of the browser.
+    /// `expirationTime` that the browser reported. Null: none.
     expires_at: Option<DateTime<Utc>>,
     /// Day of the browser's last contact.
     last_seen: DateTime<Utc>,
     /// Time of the first registration.
     created_at: DateTime<Utc>,
-    /// Time at which it stopped being active.
+    /// Time at which it stopped being active. Null: active.
     ended_at: Option<DateTime<Utc>>,
-    /// Active or ended subscription that the id of a replaced one leads to, over all replacements since. Null: not replaced, or the
-    /// successor is not to get messages to this id: it has another user, or took the endpoint with other keys.
+    /// Subscription that the id of a replaced one leads to, after all later replacements. Null: not replaced, or the successor
+    /// does not get messages to this id, because it has another user, or took over the endpoint with other keys.
     replaced_by: Option<SubscriptionId>,
-    /// Time and place of the person's consent. Null: unknown.
+    /// Time and source of the person's consent. Null: unknown.
     consent: Option<ConsentResponse>,
-    /// Values of this request that a browser may not set in this app: they were left out, and the others are stored.
+    /// Values of this request that a browser may not set in this app. They were omitted, and the others are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<PartialWarning>,
     /// Warnings about the policy in this request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
-    /// Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
-    /// change of `user_id` or keys, by any caller, ends the previous token.
+    /// Token with which the browser changes or deletes the subscription. Only in responses to the registering caller, and to
+    /// browsers that change it. Each change of `user_id` or keys invalidates the previous token.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -75,12 +75,12 @@ impl SubscriptionResponse {
         self.id
     }
 
-    /// The same with values that were left out, and warnings about the policy.
+    /// Adds omitted values, and warnings about the policy.
     pub(in crate::api) fn with_warnings(self, refused: Vec<PartialWarning>, warnings: Vec<FieldError>) -> Self {
         Self { refused, warnings, ..self }
     }
 
-    /// Builds the response of a row.
+    /// Converts a row.
     pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
         let consent = row.consent();
         Self {
@@ -108,23 +108,23 @@ impl SubscriptionResponse {
     }
 }
 
-/// Builds the response of a row for its browser, or for the caller that registered it.
+/// Converts a row and adds the token, for its browser or the registering caller.
 pub(in crate::api) fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionResponse {
     let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
     SubscriptionResponse { token: Some(token), ..SubscriptionResponse::new(row, topics) }
 }
 
-/// 404: it does not exist, or the caller may not see it.
+/// Returns a 404 problem: the subscription does not exist, or the caller may not see it.
 pub(in crate::api) fn unknown() -> Problem {
     Problem::not_found("subscription")
 }
 
-/// 409: it has ended.
+/// Returns a 409 problem: the subscription has ended.
 pub(in crate::api) fn ended() -> Problem {
     Problem::new(ProblemCode::SubscriptionEnded, "The subscription has ended. Registering it again brings it back.")
 }
 
-/// Returns the subscription that answers to an id: the successor of a replaced one, else the one with that id.
+/// Returns the subscription for an id: the successor of a replaced one, otherwise the subscription itself.
 pub(in crate::api) async fn current(
     state: &ApiState,
     app: &App,
@@ -133,7 +133,7 @@ pub(in crate::api) async fn current(
     Ok(aliases::successor(&state.pool, &state.vault, app.id, id).await?.unwrap_or(id))
 }
 
-/// Shows rows, those of replaced subscriptions with their successors.
+/// Converts rows. Replaced subscriptions get the id of their successor.
 pub(in crate::api) async fn shown(
     state: &ApiState,
     app: &App,

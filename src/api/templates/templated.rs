@@ -1,4 +1,4 @@
-//! Messages that are made of templates: a template that a request names or brings, and its trial on a few real recipients.
+//! Templates of messages: resolves a template by name or inline, and renders it for a few real recipients before acceptance.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,19 +21,19 @@ use bellwire_store::queue::templates::{self, TemplateRow};
 use bellwire_template::{Compiled, TemplateFault, TemplateFaultKind};
 use bellwire_vault::TEMPLATE;
 
-/// Recipients that a message's template is tried on before the message is taken.
+/// Recipients for whom a message's template is rendered before acceptance.
 const TRIED: i64 = 5;
-/// Those among whom they are looked for, if the message is for a segment.
+/// Subscriptions that are searched for these recipients, if the message has a segment.
 const SEARCHED: i64 = 1_000;
 
-/// A template as requests give it: the name of a stored one, or one in the same form.
+/// Template in a request: the name of a stored template, or an inline one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TemplateRef {
     Named(String),
     Inline(Box<Template>),
 }
 
-/// By hand, since an untagged enum would hide what is wrong with the template.
+/// Implemented by hand, because an untagged enum would hide the faults of the template.
 impl<'de> Deserialize<'de> for TemplateRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameOrTemplate;
@@ -62,9 +62,9 @@ impl<'de> Deserialize<'de> for TemplateRef {
 #[schema(as = TemplateRef)]
 #[expect(dead_code, reason = "describes JSON, is never built")]
 enum TemplateRefSchema {
-    /// The name of a stored one.
+    /// Name of a stored template.
     Named(String),
-    /// One in the same form.
+    /// Inline template, in the same form as a stored one.
     Inline(Template),
 }
 
@@ -84,7 +84,7 @@ impl ToSchema for TemplateRef {
     }
 }
 
-/// A template that is there, and where complaints about it point to.
+/// A resolved template, and the pointer for faults about it.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedTemplate {
     template: Template,
@@ -92,13 +92,13 @@ pub(crate) struct ResolvedTemplate {
 }
 
 impl ResolvedTemplate {
-    /// One that a request brought.
+    /// Creates a resolved template from an inline one.
     #[cfg(test)]
     pub(in crate::api) fn inline(template: Template) -> Self {
         Self { template, name: None }
     }
 
-    /// Converts a fault to an error about the request's body. A fault of a stored template points to its name.
+    /// Converts a fault to an error of the request's body. A fault of a stored template points to its name.
     pub(in crate::api) fn complaint(&self, fault: &TemplateFault, rest: &str) -> FieldError {
         match &self.name {
             _ if fault.pointer.starts_with("/data") => FieldError::member(&*fault.pointer, &*fault.detail),
@@ -107,7 +107,7 @@ impl ResolvedTemplate {
         }
     }
 
-    /// Compiles it for a message of this app with `data`.
+    /// Compiles the template for a message of this app with the variables `data`.
     pub(in crate::api) fn compile(
         &self,
         app: &App,
@@ -127,7 +127,7 @@ impl ResolvedTemplate {
     }
 }
 
-/// Personal template of a message, to be tried.
+/// Template of a message, to be rendered for sample recipients.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(in crate::api) of: ResolvedTemplate,
@@ -141,7 +141,7 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    /// Template of the request. 422: it does not exist.
+    /// Resolves the template of a request. 422: it does not exist.
     pub(crate) async fn resolve(
         &mut self,
         state: &ApiState,
@@ -169,9 +169,9 @@ impl Templates {
         Ok(Some(ResolvedTemplate { template, name: Some(name) }))
     }
 
-    /// Fills a message's template in for a few of its recipients. 422: it cannot be filled in for some of them. What comes out too
-    /// long is only warned of: that is for the template's own rule. Messages of one request that share a stored template are tried
-    /// on the recipients of the first.
+    /// Renders a message's template for a few of its recipients. 422: rendering fails for one of them. A result that is too
+    /// long is only a warning, because the template's own rule decides about it. Messages of one request that share a stored
+    /// template are rendered for the recipients of the first.
     pub(crate) async fn try_out(
         &mut self,
         state: &ApiState,
@@ -210,7 +210,7 @@ impl Templates {
     }
 }
 
-/// Returns some recipients of a message. A template may rely on its segment, so no other subscription is tried.
+/// Returns some recipients of a message. A template may rely on its segment, so only members are returned.
 async fn sample(state: &ApiState, app: AppId, addressed: &Addressed) -> Result<Vec<Member>, Problem> {
     let Addressed { message, audience } = addressed;
     let now = message.accepted_at;

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/templates/preview` and `…/check`: what comes of a template, for one recipient or for all of them. Nothing is sent.
+//! `/v1/apps/{app}/templates/preview` and `…/check`: renders a template for one recipient or for all. Nothing is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,28 +33,29 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(preview)).routes(routes!(check))
 }
 
-/// Recipients that are read at a time.
+/// Recipients read per statement.
 const PAGE: i64 = 500;
-/// Recipients that are tried before other requests run on this thread: some ms with any template.
+/// Recipients rendered before the task yields: some milliseconds with any template.
 const TRIED_AT_ONCE: usize = 20;
-/// Timeout of a check. One recipient takes a few ms at most, because the template language counts steps and octets.
+/// Maximum time of a check. One recipient takes a few milliseconds at most, because the template language limits steps and
+/// bytes.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
 const FAILURES_MAX: usize = 20;
 
-/// Template to try, and its recipient: at most one of `subscription`, `user` and `recipient`.
+/// Template to preview, and its recipient: at most one of `subscription`, `user` and `recipient`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TemplatePreviewRequest {
-    /// The name of a stored template, or one in the same form.
+    /// Name of a stored template, or an inline one.
     template: TemplateRef,
-    /// Data of the message for the template.
+    /// Variables of the template.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
-    /// For this subscription. It takes a key that has the scope `read`, too.
+    /// Subscription to render for. Requires the scope `read` in addition.
     subscription: Option<SubscriptionId>,
-    /// For the first active subscription of this user. It takes a key that has the scope `read`, too.
+    /// User to render for: their first active subscription. Requires the scope `read` in addition.
     user: Option<String>,
-    /// Recipient with these values.
+    /// Invented recipient with these values.
     recipient: Option<TestRecipient>,
 }
 
@@ -62,48 +63,48 @@ pub(crate) struct TemplatePreviewRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestRecipient {
-    /// The site's own name for them.
+    /// User id of the recipient.
     user_id: Option<String>,
     /// Attributes of the recipient.
     #[serde(default)]
     #[schema(value_type = Object)]
     attributes: Map<String, Value>,
-    /// Words that they are selected by.
+    /// Tags of the recipient.
     #[serde(default)]
     tags: Vec<String>,
-    /// A BCP 47 language tag.
+    /// BCP 47 language tag of the recipient.
     locale: Option<String>,
-    /// An IANA time zone.
+    /// IANA time zone of the recipient.
     timezone: Option<String>,
 }
 
 /// Rendered template.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TemplatePreview {
-    /// The language that its recipient would be sent it in; null: the template's own.
+    /// Language that the recipient would get. Null: the default language of the template.
     locale: Option<String>,
-    /// Rendered variants of all languages for this recipient, the template's own first.
+    /// Results in all languages for this recipient, the default language first.
     variants: Vec<VariantPreview>,
 }
 
 /// Rendered template in one language.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VariantPreview {
-    /// The language; null: the template's own.
+    /// Language tag. Null: the default language of the template.
     locale: Option<String>,
-    /// The notification; null: it cannot be filled in for this recipient.
+    /// Rendered notification. Null: rendering failed.
     content: Option<Box<Notification>>,
     /// Notification for push services that refuse it as too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     compact: Option<Box<Notification>>,
-    /// Octets of the notification as sent, without our envelope: at most 3,833.
+    /// Bytes of the notification as sent, without Bellwire's envelope: at most 3,833.
     octets: Option<usize>,
     /// Faults for this recipient.
     faults: Vec<FieldError>,
 }
 
-/// Renders a template in each of its languages. Nothing is sent. The result shows the app's data of a `user` or a `subscription`,
-/// so these require the scope `read`, too.
+/// Renders a template in each of its languages. Nothing is sent. With `user` or `subscription` the result shows data of the
+/// app, so these also require the scope `read`.
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/preview", tag = "Templates",
     responses((status = 200, body = TemplatePreview)))]
 pub(crate) async fn preview(
@@ -152,7 +153,7 @@ async fn compile(
     }
 }
 
-/// Returns the recipient of a preview, without data if none is named.
+/// Returns the recipient of a preview. Without one in the request, the recipient has no data.
 async fn whom(
     state: &ApiState,
     app: &App,
@@ -185,48 +186,48 @@ fn recipient_of(body: TestRecipient) -> Result<TemplatePerson, Problem> {
     Ok(TemplatePerson { user_id, attributes, tags, locale, timezone })
 }
 
-/// A template to try on everybody whom a message would reach.
+/// Template to render for all recipients of a message.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TemplateCheckRequest {
-    /// The name of a stored template, or one in the same form.
+    /// Name of a stored template, or an inline one.
     template: TemplateRef,
-    /// Data of the message for the template.
+    /// Variables of the template.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
     /// Recipients of the message.
     to: Recipients,
 }
 
-/// Result of trying a template on an audience.
+/// Result of rendering a template for an audience.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct TemplateCheck {
-    /// Recipients that it was tried on.
+    /// Number of recipients checked.
     checked: usize,
     /// Number of recipients with a rendering error.
     unrenderable: usize,
-    /// Number of recipients with a result that is too long and cannot be cut.
+    /// Number of recipients whose result is too long and cannot be truncated.
     too_long: usize,
-    /// Whether it was tried on all of them: a check ends after ten seconds.
+    /// Whether all recipients were checked. A check ends after ten seconds.
     done: bool,
     /// The first 20 failures.
     failures: Vec<TrialFailure>,
 }
 
-/// Why a template fails for a recipient.
+/// Failure of a template for one recipient.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TrialFailure {
     /// Subscription of the recipient.
     subscription: SubscriptionId,
-    /// Reason of the delivery's death: `unrenderable` or `too_long`.
+    /// Reason that the delivery would fail with: `unrenderable` or `too_long`.
     reason: DeadReason,
-    /// Place and fault.
+    /// Fault, and its pointer in the template.
     #[serde(flatten)]
     fault: FieldError,
 }
 
-/// Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
-/// pages, as a message's would be. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+/// Renders a template for all recipients that a message would have, for up to ten seconds. Nothing is sent. If too many
+/// searches run, the response is 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/check", tag = "Templates",
     responses((status = 200, body = TemplateCheck)))]
 pub(crate) async fn check(
@@ -269,7 +270,7 @@ pub(crate) async fn check(
 }
 
 impl TemplateCheck {
-    /// Tries a template on recipients one by one until time is up. Returns whether it came to the last of them.
+    /// Renders a template for recipients one by one until the time is up. Returns whether all were checked.
     async fn try_on(
         &mut self,
         of: &ResolvedTemplate,

@@ -1,5 +1,4 @@
-//! `GET /v1/apps/{app}/users/{user}/export`: all that is kept of a person, for them. Streamed: an export of any length takes the memory of
-//! one page.
+//! `GET /v1/apps/{app}/users/{user}/export`: all stored data of a person, streamed within the memory of one page.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -36,25 +35,26 @@ use bellwire_store::queue::caps;
 use bellwire_store::queue::messages::{self, SealedMessage};
 use bellwire_vault::ADDRESS;
 
-/// Subscriptions that are read at a time.
+/// Subscriptions read per statement.
 const PAGE: i64 = 250;
-/// A subscription that takes another one's place is sent what was accepted before it, as long as that lives: 28 days, and some.
+/// Maximum time for which a new subscription can inherit deliveries of a replaced one: the maximum time to live of 28 days,
+/// with a margin.
 const INHERITED_MAX: TimeDelta = TimeDelta::days(29);
 
-/// All that is kept of a person.
+/// All stored data of a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonExport {
     #[serde(flatten)]
     head: PersonHead,
     /// Subscriptions, newest first, ended ones included.
     subscriptions: Vec<PersonSubscription>,
-    /// Deliveries to these during their use by the person, as long as history is kept.
+    /// Deliveries to these subscriptions while the person used them, as long as history is kept.
     deliveries: Vec<PersonDelivery>,
-    /// Always true, and always last: without it the export broke off.
+    /// Always `true` and the last member. If it is missing, the export was interrupted.
     complete: bool,
 }
 
-/// Stored data of a person as a whole.
+/// Stored data about the person, apart from subscriptions and deliveries.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonHead {
     /// User of the export.
@@ -69,12 +69,12 @@ pub(crate) struct PersonHead {
     habits: Option<PersonHabits>,
 }
 
-/// Messages that count together towards frequency caps.
+/// Messages counted by one frequency cap.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonFrequency {
-    /// Tiers of the counts.
+    /// Tiers of the cap.
     tiers: &'static [Tier],
-    /// Start times of sending, the newest first.
+    /// Times at which sending started, the newest first.
     sent_at: Vec<DateTime<Utc>>,
 }
 
@@ -83,49 +83,49 @@ pub(crate) struct PersonFrequency {
 pub(crate) struct PersonHabits {
     /// Time of the last receipt.
     noted_at: DateTime<Utc>,
-    /// The last click; null: none.
+    /// Time of the last click. Null: none.
     clicked_at: Option<DateTime<Utc>>,
-    /// Messages that were displayed since, at most 1,000.
+    /// Messages displayed since the last click, at most 1,000.
     unclicked: i16,
-    /// Time of the first display among these. Null: none.
+    /// Time of the first display since the last click. Null: none.
     unclicked_from: Option<DateTime<Utc>>,
-    /// Time of the last one.
+    /// Time of the last display since the last click. Null: none.
     unclicked_to: Option<DateTime<Utc>>,
-    /// The last messages, the newest first.
+    /// Ids of the last messages, the newest first.
     recent_messages: Vec<MessageId>,
-    /// Clicks by the hour of the day where they are, from midnight on.
+    /// Number of clicks by hour of the person's day, from midnight.
     clicks_by_hour: Vec<u8>,
 }
 
-/// A subscription, as its person is told of it.
+/// A subscription in the export of a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonSubscription {
     #[serde(flatten)]
     subscription: SubscriptionResponse,
-    /// Origin of its endpoint. The rest of it, and its keys, are secrets that would allow sending to it.
+    /// Origin of its endpoint. The full endpoint and the keys are secret, because they would allow sending to the browser.
     endpoint_origin: String,
 }
 
-/// Something that was sent to a person, or is to be.
+/// A sent or waiting delivery to the person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonDelivery {
     #[serde(flatten)]
     delivery: FoundDelivery,
-    /// Content of the message, while it is stored: until some minutes after its last delivery has ended.
+    /// Content of the message, until some minutes after its last delivery has ended.
     said: MessageContentResponse,
-    /// Reports of its browser.
+    /// Receipts from the browser.
     receipts: Vec<ReceiptResponse>,
 }
 
-/// Gives out all that is kept of a user, for them to have.
+/// Exports all stored data of a user.
 ///
 /// The export has their subscriptions with tags, attributes, topics and consent, deliveries to them with results, and stored
-/// times of messages and clicks. Endpoints and keys are left out, because they would allow sending to the browsers. So are
+/// times of messages and clicks. Endpoints and keys are omitted, because they would allow sending to the browsers. So are
 /// deliveries to a browser while another user was logged in there.
 ///
-/// One JSON document, written as it is read: `complete` is its last member, and is missing if it was interrupted. It may take
-/// minutes in an app with many messages, because all stored messages are read. 503 (`transfers_busy`): too many exports and
-/// imports are running. A user without data has an empty one.
+/// The response is one JSON document, streamed as it is read. `complete` is its last member, and missing if the export was
+/// interrupted. An app with many messages may take minutes, because all stored messages are read. 503 (`transfers_busy`): too
+/// many exports and imports are running. A user without data has an empty export.
 #[utoipa::path(get, path = "/v1/apps/{app}/users/{user}/export", tag = "Subscriptions",
     responses((status = 200, body = PersonExport)))]
 pub(crate) async fn export(
@@ -183,7 +183,8 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
     })
 }
 
-/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
+/// Reason for which an export was interrupted. The connection is then closed without the end of the body, so that a client
+/// notices the truncation.
 #[derive(Debug, thiserror::Error)]
 enum PersonExportError {
     #[error(transparent)]
@@ -196,7 +197,7 @@ enum PersonExportError {
 
 enum ExportPosition {
     Subscriptions(Keyset),
-    /// Deliveries to these, beyond this place, and then those to the others.
+    /// Next: deliveries to the first group of subscriptions after this cursor, then to the other groups.
     Deliveries(VecDeque<Vec<SubscriptionId>>, search::DeliveryCursor),
     End,
 }
@@ -207,7 +208,7 @@ struct Pages {
     user: String,
     devices: Vec<SubscriptionId>,
     at: ExportPosition,
-    /// Whether the list that is being written has an element.
+    /// Whether the current JSON array has an element already.
     any: bool,
 }
 
@@ -246,7 +247,7 @@ impl Pages {
     }
 
     fn origin(&self, row: &SubscriptionRow) -> Result<String, PersonExportError> {
-        /// Octets of the keys before it.
+        /// Bytes of the keys before the endpoint in a stored address.
         const KEYS: usize = 65 + 16;
         let address = zeroize::Zeroizing::new(
             self.state.vault.open(ADDRESS, row.id, &row.address).map_err(|_| PersonExportError::Sealed)?,
@@ -318,7 +319,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Writes an element of the list that is open.
+    /// Writes an element of the current JSON array.
     fn write(&mut self, out: &mut Vec<u8>, element: &impl Serialize) -> Result<(), PersonExportError> {
         out.extend_from_slice(if self.any { b",\n" } else { b"\n" });
         self.any = true;

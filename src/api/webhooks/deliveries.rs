@@ -1,4 +1,4 @@
-//! Requests to the receivers of webhooks: what became of them, trying one out, and making those again that failed.
+//! Requests to the receivers of webhooks: lists, tests and replays them.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -26,7 +26,7 @@ use bellwire_store::hooks::packing::{self, NewDelivery};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_vault::WEBHOOK_BODY;
 
-/// Attempts of a delivery that are shown: the last ones.
+/// Maximum attempts shown of a request: the last ones.
 const ATTEMPTS_MAX: i64 = 200;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -40,7 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// A request to a webhook's receiver.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDeliveryResponse {
-    /// Id of the request: the `webhook-id` of each attempt.
+    /// Id of the request, sent as `webhook-id` with each attempt.
     id: HookDeliveryId,
     /// State of the request.
     state: DeliveryState,
@@ -48,11 +48,11 @@ pub(crate) struct WebhookDeliveryResponse {
     events: i32,
     /// Number of attempts.
     attempts: i32,
-    /// Time of the next attempt, if pending.
+    /// Time of the next attempt. Null: not pending.
     due_at: Option<DateTime<Utc>>,
     /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Time at which it was accepted, or failed for good.
+    /// Time at which it was accepted, or failed permanently. Null: pending.
     ended_at: Option<DateTime<Utc>>,
 }
 
@@ -70,19 +70,19 @@ impl From<&DeliveryRow> for WebhookDeliveryResponse {
     }
 }
 
-/// One try of a request.
+/// One attempt of a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookAttempt {
-    /// Number of the attempt. 0: the first.
+    /// Number of the attempt, from 0.
     number: i32,
     /// Time of the response or failure.
     at: DateTime<Utc>,
-    /// The HTTP status of the answer; null: there was none.
+    /// HTTP status of the response. Null: no response.
     #[schema(minimum = 100, maximum = 999)]
     http_status: Option<i16>,
     /// Duration in milliseconds.
     took_ms: i32,
-    /// Why it failed: the first words of the answer, or why there is none.
+    /// Reason of a failure: the beginning of the response, or the network error.
     reason: Option<String>,
 }
 
@@ -93,15 +93,15 @@ impl From<AttemptRow> for WebhookAttempt {
     }
 }
 
-/// Request with its attempts and, until it is accepted, its events.
+/// A request with its attempts and, until it is accepted, its events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDeliveryDetail {
-    /// Fields of the request.
+    /// State of the request.
     #[serde(flatten)]
     delivery: WebhookDeliveryResponse,
-    /// The last 200 tries, in order.
+    /// Last 200 attempts, in order of time.
     tries: Vec<WebhookAttempt>,
-    /// Events of the request. Null once it was accepted.
+    /// Events of the request. Null after it was accepted.
     #[schema(value_type = Option<Vec<Object>>)]
     body: Option<Vec<Value>>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct WebhookDeliveryDetail {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfState {
-    /// Only those that stand there.
+    /// Requests in this state only.
     state: Option<DeliveryState>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
@@ -119,13 +119,13 @@ pub(crate) struct OfState {
     iterator: Option<String>,
 }
 
-/// Failed requests to repeat: one, or all since a time.
+/// Failed requests to replay: one, or all since a time.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookReplay {
     /// Id of a single request.
     webhook_delivery: Option<HookDeliveryId>,
-    /// Those that were first due at this time or later.
+    /// Earliest first due time of the requests.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
 }
@@ -133,11 +133,11 @@ pub(crate) struct WebhookReplay {
 /// Result of a replay.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookReplayed {
-    /// Requests that will be made again.
+    /// Number of requests that will be sent again.
     replayed: u64,
 }
 
-/// Lists requests to a webhook's receiver, the newest first. Those that were taken are kept for three days.
+/// Lists requests to a webhook's receiver, the newest first. Accepted requests are kept for three days.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries", tag = "Webhooks",
     responses((status = 200, body = Page<WebhookDeliveryResponse>)))]
 pub(crate) async fn list_deliveries(
@@ -154,7 +154,7 @@ pub(crate) async fn list_deliveries(
     Ok(cut.page(rows, |row| row.id, |row| WebhookDeliveryResponse::from(&row)).answer(&uri))
 }
 
-/// Shows a request to a webhook's receiver, with its tries.
+/// Returns a request to a webhook's receiver, with its attempts.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries/{webhook_delivery}", tag = "Webhooks",
     responses((status = 200, body = WebhookDeliveryDetail)))]
 pub(crate) async fn show_delivery(
@@ -175,7 +175,7 @@ pub(crate) async fn show_delivery(
     Ok(axum::Json(WebhookDeliveryDetail { delivery: (&row).into(), tries, body }))
 }
 
-/// Tests a webhook: sends the event `webhook.test` to its receiver. The returned delivery shows the result.
+/// Sends the event `webhook.test` to the webhook's receiver. The returned request shows the result.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/test", tag = "Webhooks",
     responses((status = 202, body = WebhookDeliveryResponse)))]
 pub(crate) async fn test(
@@ -205,7 +205,7 @@ pub(crate) async fn test(
     once.finish(&state, StatusCode::ACCEPTED, &WebhookDeliveryResponse::from(&row)).await
 }
 
-/// Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.
+/// Replays failed requests, each with its own id and all its retries: one, or all since a time.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/replay", tag = "Webhooks",
     responses((status = 200, body = WebhookReplayed)))]
 pub(crate) async fn replay(

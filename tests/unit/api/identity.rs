@@ -24,7 +24,7 @@ fn for_hmacs(text: &str) -> Key {
     Key::Hmac(Zeroizing::new(text.as_bytes().to_vec()))
 }
 
-/// Returns a backend's proof of a user id in the plain form.
+/// Computes a backend's proof of a user id in the HMAC form.
 fn plain_hmac(user: &str, secret: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), user.as_bytes())
 }

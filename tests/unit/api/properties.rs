@@ -1,4 +1,4 @@
-//! Properties of the rules that all resources share: paging, entity tags, and errors in the shape of a body.
+//! Property tests of rules that all resources share: paging, entity tags, and schema faults of bodies.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use super::topics::TopicRequest;
 use crate::api::messages::compose::MessageRequest;
 use bellwire_store::keyset::{Keyset, Towards};
 
-/// A page of the rows with these ids, as a statement with the page's conditions and limit returns it.
+/// Builds a page from rows with these ids, as a statement with the page's conditions and limit returns them.
 fn page(rows: &BTreeSet<u128>, limit: u16, iterator: Option<&String>) -> Page<u128> {
     let cut = Paging { limit: Some(limit), iterator: iterator.cloned() }.cut().expect("an iterator of this list");
     let Keyset { towards, beyond, limit } = cut.ask();
@@ -36,7 +36,7 @@ fn rows(max: usize) -> impl Strategy<Value = BTreeSet<u128>> {
     prop::collection::btree_set(1..10_000u128, 0..max)
 }
 
-/// An opaque tag of RFC 9110 section 8.8.3.
+/// Generates an opaque tag (RFC 9110 section 8.8.3).
 fn opaque_tag() -> impl Strategy<Value = String> {
     "[!#-~]{0,12}".prop_map(|octets| format!("\"{octets}\""))
 }
@@ -64,7 +64,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A change of a body: the member at a place among all, counted around, is removed, renamed or gets another value.
+/// Change of a body: the member at an index (modulo their number) is removed, renamed or replaced.
 #[derive(Debug, Clone)]
 enum BodyChange {
     Remove,
@@ -81,7 +81,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, BodyChange)>> {
     prop::collection::vec((0..64usize, change), 1..4)
 }
 
-/// Pointers to all members and items of a body.
+/// Collects pointers to all members and items of a body.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
@@ -114,7 +114,8 @@ fn changed(mut body: Value, changes: Vec<(usize, BodyChange)>) -> Value {
     body
 }
 
-/// Checks that the published schema refuses no body that is read. serde also reads a struct from an array of its members in order.
+/// Checks that the published schema refuses no body that serde accepts. Serde also reads a struct from an array of its members
+/// in order.
 fn check<T: DeserializeOwned + ToSchema>(body: &Value) -> Result<(), TestCaseError> {
     let read = serde_json::from_value::<T>(body.clone());
     let found = mismatches::<T>(body);

@@ -1,7 +1,7 @@
-//! Ids of replaced subscriptions: each stays valid as an alias of the subscription that replaced it.
+//! Ids of replaced subscriptions: each stays valid as an alias of its successor.
 //!
-//! An alias never leads to another person. It ends where another registration took the endpoint with other keys, and where the
-//! successor has another user: no message to the replaced subscription is for them.
+//! An alias never leads to another person. It ends where another registration took over the endpoint with other keys, and where
+//! the successor has another user.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_vault::Vault;
 
-/// Replacements that are followed from one id. The alias of a longer chain leads nowhere.
+/// Maximum replacements that are followed. The alias of a longer chain leads nowhere.
 const STEPS_MAX: usize = 100;
 
 /// Columns of a subscription that decide where its id leads.
@@ -36,7 +36,8 @@ impl Link {
     }
 }
 
-/// Whether a message to a subscription of one user may reach a successor of the other. A subscription without a user may get one.
+/// Whether a message to a subscription with user `before` may reach a successor with user `after`. A successor without a user
+/// may get it.
 fn is_same_person(before: Option<&str>, after: Option<&str>) -> bool {
     before.is_none() || before == after
 }
@@ -52,8 +53,8 @@ async fn links(conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId]) -> s
     )
 }
 
-/// Returns for each replaced subscription among `ids` the subscription that its id leads to, `None` if it leads nowhere. Ids of
-/// other subscriptions are left out.
+/// Resolves the ids of replaced subscriptions to their successors, or to `None` if the alias leads nowhere. Ids of other
+/// subscriptions are omitted.
 pub async fn resolve(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -90,7 +91,7 @@ pub async fn resolve(
     Ok(resolved)
 }
 
-/// Returns the subscription that the id of a replaced one leads to. `None`: the id leads nowhere, or is not replaced.
+/// Returns the successor of a replaced subscription. `None`: not replaced, or the alias leads nowhere.
 pub async fn successor(
     pool: &PgPool,
     vault: &Vault,
@@ -100,9 +101,9 @@ pub async fn successor(
     Ok(resolve(&mut *pool.acquire().await?, vault, app, &[id]).await?.remove(&id).flatten())
 }
 
-/// Locks the subscription that an id leads to, and those on the way. The caller must have the right to the first, a browser also the
-/// same user as the last. Where an id leads nowhere, the last subscription on the way is locked. `None`: it does not exist, or the
-/// caller has no right to it.
+/// Locks the subscription that an id leads to, and those in between. The caller needs the right to the first one. A browser
+/// also needs the same user as the last one. If the alias leads nowhere, the last subscription of the chain is locked. `None`:
+/// the subscription does not exist, or the caller has no right to it.
 pub async fn lock_current(
     conn: &mut PgConnection,
     vault: &Vault,

@@ -1,4 +1,4 @@
-//! Keeps what a subscription's person and time zone were before a change: see [`bellwire_core::assignment`].
+//! Stores earlier values of a subscription's user and time zone, for campaigns in progress: see [`bellwire_core::assignment`].
 
 use chrono::TimeDelta;
 use sqlx::PgConnection;
@@ -11,12 +11,12 @@ use bellwire_core::id::{AppId, CampaignId};
 use bellwire_core::person::Person;
 use bellwire_segment::part_of;
 
-/// Longest time for which a change is kept: longer than a run takes from its first message to its last.
+/// Time for which a change is stored: longer than a campaign run takes.
 const KEPT_FOR: TimeDelta = TimeDelta::days(60);
-/// Campaigns under way that a former user's parts are kept for, the newest first.
+/// Maximum running campaigns for which a former user's parts are stored, the newest first.
 const CAMPAIGNS_MAX: i64 = 20;
 
-/// Notes what a locked subscription was before it changed to `row`.
+/// Stores the previous values of a locked subscription before it changes to `row`.
 pub(super) async fn note(
     conn: &mut PgConnection,
     app: AppId,
@@ -28,7 +28,7 @@ pub(super) async fn note(
     append(conn, row, changed, now).await
 }
 
-/// Leaves to a new subscription what the one was whose place it takes. Both are locked.
+/// Copies the stored changes of a replaced subscription to its successor. Both are locked.
 pub(super) async fn inherit(
     conn: &mut PgConnection,
     app: AppId,

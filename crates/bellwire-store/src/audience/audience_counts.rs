@@ -1,6 +1,6 @@
-//! Number of reachable subscriptions in each lane, in all and by topic: stored, not counted. Triggers write each change into
-//! `audience_changes`. [`fold`] adds these notes to `audience_counts`, and passes wins and losses to metrics over time. The view
-//! `audiences` contains both: its sum is exact in each snapshot.
+//! Number of active subscriptions by lane, in total and by topic. Triggers write each change to `audience_changes`. [`fold`]
+//! adds these changes to `audience_counts`, and passes gains and losses to metrics over time. The view `audiences` sums both
+//! tables: it is exact in each snapshot.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-/// Number that represents all subscribers instead of a topic.
+/// Topic number that stands for all subscribers.
 const EVERYONE: i32 = 0;
-/// Notes that are folded in one transaction.
+/// Changes added in one transaction.
 const CHUNK: i64 = 10_000;
 
-/// Members of a topic by lane, in the order of lanes; lanes without any are left out.
+/// Returns the active subscriptions of a topic by lane, in order of lanes. Lanes without any are omitted.
 pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(LaneId, i64)>> {
     query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
@@ -32,7 +32,7 @@ pub async fn of_topic(conn: &mut PgConnection, topic: i32) -> sqlx::Result<Vec<(
     .await
 }
 
-/// Active subscriptions of an app by lane, in the order of lanes; lanes without any are left out.
+/// Returns the active subscriptions of an app by lane, in order of lanes. Lanes without any are omitted.
 pub async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Vec<(LaneId, i64)>> {
     query!(
         r#"SELECT l.id AS lane, kept.n AS "n!" FROM lanes l, LATERAL (
@@ -45,7 +45,7 @@ pub async fn of_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<Ve
     .await
 }
 
-/// Active subscriptions of all apps by gateway.
+/// Returns the active subscriptions of all apps by push service.
 pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gateway, i64)>> {
     query!(
         r#"SELECT l.gateway AS "gateway: Gateway", sum(a.n)::bigint AS "n!" FROM audiences a JOIN lanes l ON l.id = a.lane
@@ -57,8 +57,8 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gate
     .await
 }
 
-/// Folds a chunk of notes, and deletes counts of zero. A full chunk means that there are more; new notes arrive all the time.
-/// Only one call runs at a time, and a concurrent call returns at once.
+/// Adds a chunk of changes to the counts, and deletes counts of zero. A full chunk means that there are more changes. Only one
+/// call runs at a time; a concurrent call returns at once.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<ChunkProgress> {
     let mut tx = begin(pool).await?;
     let alone = fetch_one!(
@@ -90,14 +90,14 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<ChunkProgress> {
     Ok(ChunkProgress::after(folded == CHUNK))
 }
 
-/// Changes of a transaction to the reachable subscriptions. On plain Postgres triggers note them, manual changes included. On
-/// Citus no trigger could write where the counts are, so each writer notes its changes itself.
+/// Changes of a transaction to the counts of active subscriptions. On plain Postgres triggers record them, manual changes
+/// included. On Citus a trigger cannot write to the machine with the counts, so each writer records its changes itself.
 #[derive(Debug, Default)]
 pub(crate) struct Difference(BTreeMap<(i32, LaneId, Option<Timestamp>, Option<i16>), i64>);
 
 impl Difference {
-    /// Adds a subscription that was created at `created_at`, and is active since `since`: from then on, or from long ago if a
-    /// file gives its creation. Older ones of a file share a note, as with triggers.
+    /// Adds a new subscription. It counts from `since`, or from `created_at` if an imported file gives an earlier creation. Old
+    /// ones of a file share an entry, as with triggers.
     pub(crate) fn came(&mut self, lane: LaneId, created_at: Timestamp, since: Timestamp) {
         let unit = match since - created_at {
             age if age < TimeDelta::days(2) => TimeDelta::minutes(1),
@@ -107,22 +107,22 @@ impl Difference {
         self.won(lane, created_at.duration_trunc(unit).unwrap_or(created_at));
     }
 
-    /// One is active again, since `at`.
+    /// Adds a subscription that is active again since `at`.
     pub(crate) fn won(&mut self, lane: LaneId, at: Timestamp) {
         self.add((EVERYONE, lane, Some(at), Some(Fact::Won.code())), 1);
     }
 
-    /// Adds a subscription that is no longer active.
+    /// Adds a subscription that ended at `at`.
     pub(crate) fn lost(&mut self, lane: LaneId, at: Timestamp, loss: Loss) {
         self.add((EVERYONE, lane, Some(at), Some(Fact::Lost(loss).code())), -1);
     }
 
-    /// A subscription is in a topic that was not.
+    /// Adds a subscription that joined a topic.
     pub(crate) fn joined(&mut self, topic: i32, lane: LaneId) {
         self.add((topic, lane, None, None), 1);
     }
 
-    /// Adds a membership that ended.
+    /// Adds a subscription that left a topic.
     pub(crate) fn left(&mut self, topic: i32, lane: LaneId) {
         self.add((topic, lane, None, None), -1);
     }

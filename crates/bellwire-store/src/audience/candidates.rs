@@ -1,4 +1,4 @@
-//! Candidates: what is read of subscriptions so that a filter can judge them. Addresses are not, which are most of a row.
+//! Candidates: the columns of subscriptions that a filter needs. Addresses, most of a row, are not read.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Document {
 #[derive(Debug)]
 pub(crate) struct CandidateRow {
     pub id: SubscriptionId,
-    /// `None` only in rows of [`next`], which sets the lane itself.
+    /// Lane. `None` only in rows of [`next`], which sets it afterwards.
     pub lane: Option<LaneId>,
     pub origin_id: Option<SubscriptionId>,
     pub user_id: Option<String>,
@@ -60,13 +60,13 @@ pub(crate) struct CandidateRow {
 }
 
 impl CandidateRow {
-    /// Returns the values that differed at a time. `None`: the current ones count.
+    /// Returns the values that were assigned at a time. `None`: the current ones.
     fn assigned(&self, at: Option<Timestamp>) -> Assigned<'_> {
         let former = self.former.as_ref().zip(at);
         former.map(|(former, at)| Assigned::at(&former.0, at)).unwrap_or_default()
     }
 
-    /// Returns the person of the browser at a time, if it was read.
+    /// Returns the person of the browser at a time, if the column was read.
     pub(crate) fn person(&self, app: AppId, at: Option<Timestamp>) -> Option<Person> {
         let origin = self.origin_id?;
         Some(match self.assigned(at).user {
@@ -76,7 +76,7 @@ impl CandidateRow {
         })
     }
 
-    /// The same as a filter judges it that assigned it at a time.
+    /// Converts to the form that a filter evaluates, with values assigned at a time.
     pub(crate) fn judged_in<'a>(&'a self, lane: &'a LaneFacts, at: Option<Timestamp>) -> Candidate<'a> {
         let assigned = self.assigned(at);
         Candidate {
@@ -97,7 +97,7 @@ impl CandidateRow {
     }
 }
 
-/// A candidate that was drawn for a sample, with the page of the table, or of its shard, on which it was found.
+/// A candidate drawn for a sample, with its page of the table or of a shard.
 #[derive(Debug)]
 pub(crate) struct DrawnRow {
     pub page: i64,
@@ -135,20 +135,20 @@ impl From<DrawnRow> for CandidateRow {
     }
 }
 
-/// Those of a lane, or of a topic's members in it, whom a message may be for.
+/// Subscriptions of a lane, or of a topic in it, that may be recipients of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
     pub lane: LaneId,
     pub topic: Option<i32>,
-    /// Those in one shard; none: in any.
+    /// Shard of the subscriptions. `None`: all.
     pub shard: Option<i16>,
     /// Last id before the stretch.
     pub after: SubscriptionId,
-    /// Acceptance of the message, which is not for later subscribers.
+    /// Acceptance of the message. Later subscribers are not recipients.
     pub accepted_at: Timestamp,
 }
 
-/// The statements of [`next`], within all shards or one.
+/// Declares the statements of [`next`], for all shards or one.
 macro_rules! next {
     ($of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
         query!(
@@ -191,7 +191,7 @@ macro_rules! next {
     };
 }
 
-/// The next of a stretch, in order of id.
+/// Returns the next candidates of a stretch, in order of id.
 pub(crate) async fn next(
     conn: &mut PgConnection,
     of: &Stretch,
@@ -214,7 +214,7 @@ pub(crate) async fn next(
     Ok(next)
 }
 
-/// These, as they are now; all that a filter may ask of them.
+/// Returns these subscriptions with all columns that a filter may need.
 pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<Vec<CandidateRow>> {
     fetch_all!(
         conn,
@@ -228,7 +228,7 @@ pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> s
     )
 }
 
-/// Active subscriptions of an app with ids beyond the page's key, the nearest first.
+/// Returns active subscriptions of an app beyond the page's key, the nearest ids first.
 pub(crate) async fn of_app(
     conn: &mut PgConnection,
     app: AppId,
@@ -249,8 +249,8 @@ pub(crate) async fn of_app(
     )
 }
 
-/// The subscriptions on a random share of the table's pages that are active and in these lanes, each with its page. The same
-/// pages each time, as long as the table does not grow.
+/// Reads the active subscriptions of these lanes on a random share of the table's pages, each with its page. Repeats return the
+/// same pages while the table does not grow.
 pub(crate) async fn sample(
     conn: &mut PgConnection,
     lanes: &[LaneId],
@@ -274,7 +274,7 @@ pub(crate) async fn sample(
     )
 }
 
-/// The same of a topic's members, with the pages on which their membership stands.
+/// Reads the members of a topic on a random share of the pages of the membership table, each with its page.
 pub(crate) async fn sample_members(
     conn: &mut PgConnection,
     topic: i32,

@@ -1,4 +1,4 @@
-//! Diagnoses: findings of a browser and of the server about a subscription, which support looks up by a code.
+//! Diagnoses: findings of a browser and the server about a subscription, which support staff look up by a code.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use bellwire_vault::Vault;
 
 /// Time for which a diagnosis is kept.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// Most diagnoses of a subscription. Older ones are deleted.
+/// Maximum diagnoses of a subscription. Older ones are deleted.
 const KEPT_MAX: i64 = 10;
-/// Most diagnoses of a subscription that begin within [`WINDOW`]: each sends a notification and searches deliveries.
+/// Maximum diagnoses that a subscription can begin within [`WINDOW`]. Each sends a notification and searches deliveries.
 const BEGUN_MAX: usize = 3;
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// Digits of Crockford's base32, which leaves out letters that look like others.
+/// Digits of Crockford's base32, which omits ambiguous letters.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const CODE_LEN: usize = 8;
 
-/// A diagnosis's code: 40 random bits, read out and typed by people.
+/// Code of a diagnosis: 40 random bits, which people read aloud and type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiagnosisCode(pub String);
 
 impl DiagnosisCode {
-    /// Writes the lowest 40 of these bits.
+    /// Encodes the lowest 40 bits.
     pub fn from_bits(bits: u64) -> Self {
         Self((0..CODE_LEN).map(|n| char::from(DIGITS[(bits >> (5 * n)) as usize & 31])).collect())
     }
@@ -37,7 +37,7 @@ impl DiagnosisCode {
 impl std::str::FromStr for DiagnosisCode {
     type Err = &'static str;
 
-    /// Reads a code as people type it: in either case, with spaces and hyphens, O for 0, and I or L for 1.
+    /// Parses a code in either case, with spaces and hyphens, O for 0, and I or L for 1.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digit = |c: char| match c.to_ascii_uppercase() {
             'O' => '0',
@@ -50,17 +50,17 @@ impl std::str::FromStr for DiagnosisCode {
     }
 }
 
-/// Outcome of beginning a diagnosis.
+/// Result of [`begin`].
 #[derive(Debug)]
 pub enum Begun {
     Done,
     /// The subscription does not exist, or the caller may not act for it.
     Unknown,
-    /// The subscription has begun too many lately. The next may begin at this time.
+    /// The subscription has begun too many recently. The next can begin at this time.
     TooMany(Timestamp),
 }
 
-/// Begins a diagnosis of a subscription, under a new code.
+/// Begins a diagnosis of a subscription, with a new code.
 pub async fn begin(
     pool: &PgPool,
     vault: &Vault,
@@ -98,7 +98,7 @@ pub async fn begin(
     Ok(Begun::Done)
 }
 
-/// Adds the server's view and the id of the test notification, before that is sent.
+/// Adds the server's data and the id of the test notification, before that is sent.
 pub async fn add_server_view(
     pool: &PgPool,
     app: AppId,
@@ -128,7 +128,7 @@ pub struct DiagnosisRow {
     pub created_at: Timestamp,
 }
 
-/// Returns an app's diagnosis of that code, unless it is past its time.
+/// Returns an app's diagnosis by its code, unless it has expired.
 pub async fn find(
     pool: &PgPool,
     app: AppId,

@@ -1,7 +1,8 @@
-//! Engagement of people with displayed messages: noted with receipts, folded by maintenance, deleted with the person.
+//! Engagement of people with displayed messages. Receipts write notes, maintenance adds the notes to each person's row, and
+//! erasure deletes the rows.
 //!
-//! A row is read, changed by [`Habits::add`] and written back. Writers hold [`lock`], so nothing is added to a person who was
-//! just erased.
+//! A row is read, changed by [`Habits::add`] and written back. Writers hold [`lock`], so that nothing is added to a person who
+//! was just erased.
 
 use std::collections::HashMap;
 
@@ -20,16 +21,16 @@ use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_rules::policy::calendar;
 
-/// Notes that are added up in one transaction, and rows that retention looks at.
+/// Notes processed in one transaction, and rows read by retention at a time.
 const CHUNK: i64 = 10_000;
 
-/// Waits for other writers of habits, and blocks them until the transaction ends.
+/// Takes the lock of all writers until the end of the transaction.
 async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
     fetch_one!(conn, scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.habits', 0))").map(drop)
 }
 
-/// Folds a chunk of notes into the engagement of their persons in one transaction, so that a note counts once after any
-/// interruption. Returns whether the chunk was full, so that more may wait. A concurrent call returns at once.
+/// Adds a chunk of notes to the engagement of their persons. Each note counts once, even after an interruption. Returns whether
+/// the chunk was full, so that more may wait. A concurrent call returns at once.
 pub async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
     let mut tx = begin_by_index(pool).await?;
     let alone = fetch_one!(
@@ -57,8 +58,8 @@ pub async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
 
 type Reactions = HashMap<(AppId, Person), Vec<Reaction>>;
 
-/// Takes a chunk of notes. Returns their number, and, by person, those that count: transactional messages do not, and the user of
-/// a subscription that has ended since is unknown.
+/// Deletes a chunk of notes and returns their number, with those that count by person. Notes of transactional messages do not
+/// count, nor those of subscriptions that have ended.
 async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
     let notes = fetch_all!(
         &mut *conn,
@@ -96,7 +97,7 @@ struct Reporter {
     zone: Tz,
 }
 
-/// The same as it is stored.
+/// Engagement of a person as stored.
 struct StoredEngagement {
     id: SubscriptionId,
     app: AppId,
@@ -105,7 +106,7 @@ struct StoredEngagement {
     timezone: Option<String>,
 }
 
-/// Those of these subscriptions that are active.
+/// Returns the active ones of these subscriptions, with person and time zone.
 async fn reporters(
     conn: &mut PgConnection,
     ids: Vec<SubscriptionId>,
@@ -145,7 +146,7 @@ async fn reporters(
     Ok(reporters)
 }
 
-/// Reads the engagement of these persons, and the time of their last receipt. Persons without data are left out.
+/// Reads the engagement of these persons, with the time of their last receipt. Persons without data are omitted.
 async fn read(
     conn: &mut PgConnection,
     persons: &[(AppId, Person)],
@@ -176,13 +177,13 @@ async fn read(
     Ok(known.collect())
 }
 
-/// Reads the engagement of a person, and the time of the last receipt. `None`: no data.
+/// Reads the engagement of a person, with the time of the last receipt. `None`: no data.
 pub async fn of_person(pool: &PgPool, app: AppId, person: Person) -> sqlx::Result<Option<(Habits, Timestamp)>> {
     let mut known = read(&mut *pool.acquire().await?, &[(app, person)]).await?;
     Ok(known.remove(&(app, person)).and_then(|(habits, noted_at)| Some((habits, noted_at?))))
 }
 
-/// Nine octets: microseconds since 1970, and the hour of the day.
+/// Decodes nine bytes: microseconds since 1970, and the hour of the day.
 fn former_hour(octets: &[u8]) -> Option<FormerHour> {
     let (until, hour) =
         octets.split_last_chunk::<1>().and_then(|(until, [hour])| Some((until.try_into().ok()?, *hour)))?;
@@ -192,7 +193,7 @@ fn former_hour(octets: &[u8]) -> Option<FormerHour> {
     })
 }
 
-/// Placeholder for an unknown hour, with too few clicks.
+/// Value for an unknown best hour, because there are too few clicks.
 const HOUR_UNKNOWN: u8 = u8::MAX;
 
 struct EngagementRow {
@@ -226,7 +227,7 @@ async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<
     )
 }
 
-/// Reads the engagement of the persons of these subscriptions, by subscription. Persons without data are left out.
+/// Reads the engagement of these subscriptions' persons, by subscription. Persons without data are omitted.
 pub(crate) async fn of(
     conn: &mut PgConnection,
     app: AppId,
@@ -249,7 +250,7 @@ pub async fn forget(conn: &mut PgConnection, app: AppId, person: Person) -> sqlx
     )
 }
 
-/// Forgets a chunk of the persons of an app whose subscriptions are deleted. Returns how many.
+/// Deletes the engagement of a chunk of persons of a deleted app. Returns the number of rows.
 pub async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     lock(&mut tx).await?;
@@ -270,12 +271,12 @@ pub struct EngagementCursor {
 }
 
 impl EngagementCursor {
-    /// Before the first row.
+    /// Position before the first row.
     pub const START: Self = Self { app: Uuid::nil(), shard: i16::MIN, person: Uuid::nil() };
 }
 
-/// Reads a chunk of the persons after one of them, and deletes those without a receipt since `cutoff`. Returns the last person
-/// read. `None`: no further person.
+/// Reads a chunk of persons, and deletes those without a receipt since `cutoff`. Returns the last person read. `None`: no
+/// further person.
 pub async fn clear(
     pool: &PgPool,
     cutoff: Timestamp,

@@ -1,8 +1,9 @@
 //! Erasure of a user: their subscriptions end and lose all their data, open dead letters are discarded with their content, and
-//! messages forget these recipients. Bare ids of subscriptions stay, because the counts of past messages contain them.
+//! the user is removed from recipients of messages. Ids of subscriptions stay, because the counts of past messages include
+//! them.
 //!
-//! An erasure is recorded before it begins, and runs in small transactions, by the request or by maintenance. A step that was
-//! already done has no effect.
+//! An erasure is stored before it begins, and runs in small transactions, in the request or by maintenance. Repeating a step
+//! has no effect.
 
 mod browser;
 
@@ -30,9 +31,9 @@ use bellwire_core::id::{AppId, ErasureId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_vault::{ADDRESS, Vault};
 
-/// Letters that one transaction puts aside, and messages that one forgets the user in.
+/// Dead letters or messages changed in one transaction.
 const CHUNK: i64 = 1_000;
-/// An erasure is left to the request that asked for it for so long.
+/// Time for which the request works on an erasure before maintenance may take over.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 
 /// A row of `erasures`.
@@ -42,21 +43,21 @@ pub struct Erasure {
     pub id: ErasureId,
     /// App of the user.
     pub app: AppId,
-    /// User to erase. `None`: erased.
+    /// User to erase. `None`: complete.
     pub user_id: Option<String>,
     /// Caller of the erasure.
     pub actor: String,
-    /// Subscriptions that were unsubscribed and forgotten so far.
+    /// Subscriptions unsubscribed and erased so far.
     pub subscriptions: i64,
-    /// Messages that named the user so far.
+    /// Messages from which the user was removed so far.
     pub messages: i64,
-    /// Dead letters that were open, and were discarded so far.
+    /// Open dead letters discarded so far.
     pub dead_letters: i64,
-    /// Requests to webhooks that were not made yet, or had failed, and named the user so far.
+    /// Pending or failed webhook requests from which the user was removed so far.
     pub webhook_requests: i64,
     /// Time of the request.
     pub requested_at: Timestamp,
-    /// Time of completion.
+    /// Time of completion. `None`: running.
     pub completed_at: Option<Timestamp>,
 }
 
@@ -66,7 +67,7 @@ impl Erasure {
     }
 }
 
-/// Writes down that a user is to be erased. If they are being erased already, that is the erasure.
+/// Stores a new erasure of a user. Returns the running one if there is one.
 pub async fn begin(
     conn: &mut PgConnection,
     app: AppId,
@@ -108,7 +109,7 @@ pub async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Result<Opti
     )
 }
 
-/// Returns erasures without a running worker, the oldest first.
+/// Returns erasures that no request works on, the oldest first.
 pub async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
     fetch_all!(
         pool,
@@ -120,10 +121,9 @@ pub async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasur
     )
 }
 
-/// Ends one of the user's subscriptions, or continues with one that has ended: discards a chunk of its open dead letters, and
-/// after the last one deletes its data. Former and later subscriptions of the same browser are erased before it, also those
-/// without a user, because they may have the user's data. `None`: the user has no subscriptions left, and all deliveries to them
-/// have been stopped.
+/// Erases one more subscription of the user in part: ends it, discards a chunk of its open dead letters, and after the last one
+/// deletes its data. Former and later subscriptions of the same browser are erased first, also those without a user, because
+/// they may have the user's data. `None`: no subscription is left.
 pub async fn erase_subscription(
     pool: &PgPool,
     vault: &Vault,
@@ -163,20 +163,20 @@ pub async fn erase_subscription(
 #[derive(Debug, Clone, Copy)]
 pub struct ErasureRequest<'a> {
     pub app: AppId,
-    /// Caller: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
+    /// Caller: id of an API key or teammate, `local`, or `browser`.
     pub actor: &'a str,
 }
 
-/// Effect of one transaction on a subscription.
+/// Result of one transaction on a subscription.
 struct Erased {
     stop: Stop,
-    /// Whether it is forgotten; else more of its letters are to be put aside.
+    /// Whether the subscription's data are deleted. If not, more dead letters are left to discard.
     done: bool,
     letters: i64,
     webhook_requests: i64,
 }
 
-/// Ends a locked subscription, puts a chunk of its open dead letters aside, and forgets it if that was the last.
+/// Ends a locked subscription and discards a chunk of its open dead letters. Deletes its data after the last chunk.
 async fn erase_row(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -202,8 +202,9 @@ async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::R
     )
 }
 
-/// Erases a part of one subscription with its browser's former ones, in one transaction. Returns the stops for workers, and
-/// whether it is complete. `None`: the subscription does not exist, or the caller may not erase it. Repeating it has no effect.
+/// Erases a part of one subscription and of the browser's former ones, in one transaction. Returns the stops for workers, and
+/// whether the erasure is complete. `None`: the subscription does not exist, or the caller may not erase it. Repeating it has
+/// no effect.
 pub async fn erase_one(
     pool: &PgPool,
     vault: &Vault,
@@ -229,8 +230,8 @@ pub async fn erase_one(
     .await
 }
 
-/// Discards a chunk of a subscription's open dead letters, so that their content can go. Returns how many: if it is [`CHUNK`],
-/// there may be more.
+/// Discards a chunk of a subscription's open dead letters, so that their content can be deleted. Returns the number. If it is
+/// [`CHUNK`], there may be more.
 async fn put_letters_aside(
     conn: &mut PgConnection,
     asked: &ErasureRequest<'_>,
@@ -255,7 +256,7 @@ async fn put_letters_aside(
     Ok(n)
 }
 
-/// Writes the discarded dead letters into their trail. In the audit log this is a part of the erasure.
+/// Records the discarded dead letters in the list of actions. The audit log has only the erasure.
 async fn leave_trail(
     conn: &mut PgConnection,
     asked: &ErasureRequest<'_>,
@@ -271,7 +272,8 @@ async fn leave_trail(
     )
 }
 
-/// Forgets all that is known of a locked subscription, but for its id. Returns how many requests to webhooks named its user.
+/// Deletes all data of a locked subscription, except its id. Returns the number of webhook requests from which its user was
+/// removed.
 async fn forget(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -298,14 +300,13 @@ async fn forget(
     Ok(webhook_requests)
 }
 
-/// Forgets in a chunk of messages that they were for the user, and has their content looked at soon. Returns whether there
-/// may be more. Fails with a time-out if finding them takes longer than `patience`.
+/// Removes the user from the recipients of a chunk of messages, and schedules a check of their content. Returns whether there
+/// may be more. Fails with a timeout if the search takes longer than `patience`.
 ///
-/// Removes a user from messages. Messages name users only while they are in progress (see
-/// [`delete_contents`](crate::operations::sweeps::delete_contents)), so only those with content are read: those of a few
-/// minutes, and those of dead letters. Sending needs no index of users. A message that is being accepted is not found, but
-/// forgets its users like all. A scheduled one is read before it is due. If it was for the user alone, its content about them is
-/// deleted.
+/// Messages name users only while they are in progress (see [`delete_contents`](crate::operations::sweeps::delete_contents)),
+/// so only messages with content are read: those of a few minutes, and those of dead letters. So no index of users is needed. A
+/// message that is being accepted is not found, but drops its users at its end like all others. A scheduled message is read
+/// before it is due. If the user was the only recipient, its content is deleted.
 pub async fn redact_messages(
     pool: &PgPool,
     erasure: &Erasure,
@@ -347,7 +348,7 @@ pub async fn redact_messages(
     .await
 }
 
-/// Of the browsers to which messages that name the user have open dead letters, those that a user has left, and when.
+/// Returns browsers that a user has left and that have open dead letters of messages to that user, with the time of leaving.
 async fn browsers_left_with_letters(
     conn: &mut PgConnection,
     app: AppId,
@@ -364,8 +365,8 @@ async fn browsers_left_with_letters(
     left_by_users(conn, &keys).await
 }
 
-/// Discards a chunk of the open dead letters of messages to the user, in browsers that another user has now: they may no longer
-/// be replayed, and may contain the user's data. Returns their number.
+/// Discards a chunk of open dead letters of messages to the user, in browsers that now have another user. They can no longer be
+/// replayed, and may contain the user's data. Returns their number.
 async fn put_letters_of_former_browsers_aside(
     conn: &mut PgConnection,
     erasure: &Erasure,
@@ -390,8 +391,8 @@ async fn put_letters_of_former_browsers_aside(
     Ok(n)
 }
 
-/// Deletes the user's browsers per shard, message counts and engagement, removes them from pending events about browsers that
-/// they left, records that nothing names them any longer, this erasure included, and returns its result.
+/// Completes an erasure, and returns its result. Deletes the user's shard entries, cap counts and engagement, removes the user
+/// from pending events, and clears the user id in the erasure itself.
 pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
     if let Some(user_id) = &erasure.user_id {
         // In its own transaction: it waits for registrations, and must not block other work.
@@ -421,7 +422,7 @@ pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Time
     Ok(completed)
 }
 
-/// Writes the result of an erasure into the audit log, under the name and the caller of its request.
+/// Writes the result of an erasure to the audit log, with the caller of its request.
 async fn prove(conn: &mut PgConnection, done: &Erasure, now: Timestamp) -> sqlx::Result<()> {
     let Erasure { id, app, subscriptions, messages, dead_letters, webhook_requests, requested_at, .. } = done;
     let detail = json!({

@@ -1,4 +1,4 @@
-//! The hygiene report: which subscriptions an app lost, by day, push service and VAPID key.
+//! Report on lost subscriptions, by day, push service and VAPID key.
 
 use sqlx::PgPool;
 
@@ -9,13 +9,13 @@ use bellwire_core::lane::Gateway;
 /// Losses of one day in one lane.
 #[derive(Debug, Clone)]
 pub struct LossRow {
-    /// The day in UTC, such as `2027-01-31`.
+    /// Day in UTC, such as `2027-01-31`.
     pub day: String,
     pub gateway: Gateway,
     pub vapid_key: VapidKeyId,
-    /// Subscriptions that no longer exist.
+    /// Subscriptions that the push service reported as gone.
     pub gone: i64,
-    /// Subscriptions that get no pushes any longer.
+    /// Suspended subscriptions, which get no pushes.
     pub suspended: i64,
 }
 

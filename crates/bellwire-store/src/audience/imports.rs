@@ -1,9 +1,10 @@
-//! Imports of subscriptions: the progress of a file, and its faults. Registered subscriptions are counted in the same
-//! transaction, so that an interrupted import can be resumed.
+//! Imports of subscriptions: progress and faults of a file. Registered subscriptions are counted in the same transaction, so
+//! that an interrupted import can be resumed.
 //!
-//! One transaction after the other would keep a single process of Postgres busy. So the subscriptions of a file are two halves, by
-//! the shard of their endpoints, which go in side by side. Each half goes in in the order of the file, and an endpoint is always in
-//! the same one: its later line wins. How far each has come is kept for itself. Lines without a subscription are in the first.
+//! Consecutive transactions would use only one process of Postgres. So the subscriptions of a file are divided into two halves
+//! by the shard of their endpoints, which are imported concurrently. Each half is in the order of the file, and an endpoint is
+//! always in the same half: its later line wins. The progress of each half is stored separately. Lines without a subscription
+//! belong to the first half.
 
 use sqlx::{Connection as _, PgConnection, PgPool};
 
@@ -16,46 +17,45 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, ImportId};
 use bellwire_vault::Vault;
 
-/// Imports of an app that are kept; the oldest make room.
+/// Maximum stored imports of an app. The oldest are deleted.
 const KEPT: i64 = 100;
 pub const FAULTS_MAX: i64 = 1_000;
-/// Halves of a file. With four concurrent imports they leave two thirds of the database connections to others, and on two cores a
-/// third transaction would have to wait.
+/// Concurrent parts of a file. With four concurrent imports, two thirds of the database connections stay free.
 const HALVES: usize = 2;
 
-/// The line up to which each half is dealt with.
+/// Number of finished lines of each half.
 pub type ImportPosition = [i64; HALVES];
 
 #[derive(Debug, Clone)]
 pub struct ImportRow {
     pub id: ImportId,
-    /// `ndjson`, `csv` or `json`.
+    /// Format of the file: `ndjson`, `csv` or `json`.
     pub format: String,
     /// Whether nothing of the import is stored.
     pub dry_run: bool,
-    /// Lines of the file, or elements of its array, that are dealt with.
+    /// Finished lines of the file, or elements of its array.
     pub lines: i64,
-    /// Lines processed of each half.
+    /// Finished lines of each half.
     pub halves: Vec<i64>,
     pub added: i64,
-    /// Refreshed, or as they were.
+    /// Existing subscriptions, updated or unchanged.
     pub known: i64,
-    /// Ended here or in the file, or no subscription at all.
+    /// Skipped lines: subscriptions that ended here or in the file, or no subscription.
     pub left_out: i64,
     /// Whether pruned subscriptions in the file become active again.
     pub restore_pruned: bool,
-    /// Those of the known ones that became active again.
+    /// Part of `known`: subscriptions that became active again.
     pub restored: i64,
-    /// Those left out because their push service called them gone.
+    /// Part of `left_out`: subscriptions that their push service reported as gone.
     pub pruned: i64,
     pub refused: i64,
-    /// Lines that were taken without a detail.
+    /// Lines imported without an optional value.
     pub warned: i64,
     pub ignored: Vec<String>,
     pub created_at: Timestamp,
     /// Time of its last progress.
     pub changed_at: Timestamp,
-    /// Time at which the end of the file was read.
+    /// Time at which the end of the file was read. `None`: running or interrupted.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -68,7 +68,7 @@ impl ImportRow {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineFault {
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: i64,
     /// Field of the fault. Empty: the whole line. At most 200 characters.
     pub field: String,
@@ -90,7 +90,7 @@ pub struct ImportBatch<'a> {
     pub left_out: Vec<i64>,
     pub refused: Vec<i64>,
     pub faults: Vec<LineFault>,
-    /// Details that were left out of lines to register.
+    /// Optional values omitted from lines to register.
     pub warnings: Vec<LineFault>,
     /// Unknown columns of the file so far.
     pub ignored: Vec<String>,
@@ -125,7 +125,7 @@ pub async fn find(pool: &PgPool, app: AppId, id: ImportId) -> sqlx::Result<Optio
     Ok(newest.filter(|row| row.id == id))
 }
 
-/// The app's imports with ids beyond the page's key, the nearest first.
+/// Returns the app's imports beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ImportRow>> {
     paged!(pool, page, ImportRow,
         [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, restore_pruned, restored, pruned, refused, warned,
@@ -137,7 +137,7 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<I
     )
 }
 
-/// Returns the faults of the first wrong lines, or the warnings of the first lines, in the order of the file.
+/// Returns the first faults or warnings, in the order of the file.
 pub async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<LineFault>> {
     fetch_all!(
         pool,
@@ -147,7 +147,7 @@ pub async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Resu
     )
 }
 
-/// Unprocessed lines of a half.
+/// Unfinished lines of a half.
 struct Half<'a> {
     at: usize,
     after: i64,
@@ -185,16 +185,15 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Returns the half of a file that a subscription belongs to.
+/// Returns the half that a subscription belongs to.
 fn half_of(app: AppId, request: &Registration<'_>) -> usize {
     usize::from(shard_of(app, request.endpoint.expose())) % HALVES
 }
 
-/// Imports the next part of a file, of which some may be processed already: `reached` is the progress of the halves, and is
-/// updated. Returns false if the import is absent, because another call continued it, or it is complete.
+/// Imports the next part of a file, of which some lines may be finished. `reached` is the progress of the halves, and is
+/// updated. Returns `false` if the import is complete, or another call continued it.
 ///
-/// # Errors
-/// One half may have been imported, and is counted.
+/// # Errors One half may have been imported, and is counted.
 pub async fn take(
     pool: &PgPool,
     vault: &Vault,
@@ -244,7 +243,8 @@ async fn take_half(
     .await
 }
 
-/// Counts the results of half a part, and stores its faults while there is room. Returns `false` if the part is not the next one.
+/// Adds the results of one half of a part, and stores its faults up to the limit. Returns `false` if another call has advanced
+/// the import.
 async fn advance(
     conn: &mut PgConnection,
     id: ImportId,
@@ -318,8 +318,8 @@ async fn keep_faults(
     Ok(())
 }
 
-/// Ends an import whose file was read to its end. `missing` lists resources that do not exist. Returns false if its progress is
-/// another one.
+/// Completes an import at the end of its file. `missing` is a fault about the end. Returns `false` if another call has advanced
+/// the import.
 pub async fn finish(
     conn: &mut PgConnection,
     id: ImportId,

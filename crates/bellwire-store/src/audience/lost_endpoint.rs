@@ -1,4 +1,4 @@
-//! Look-up values of subscriptions that have lost their endpoint.
+//! Lookup values of subscriptions that have lost their endpoint.
 
 use bellwire_core::id::SubscriptionId;
 use bellwire_vault::{Purpose, Vault};
@@ -12,7 +12,7 @@ pub(crate) enum Lost {
     Erased,
 }
 
-/// Look-up value of a subscription that has lost its endpoint: the HMAC of its own id, which no endpoint has.
+/// Returns a lookup value that no endpoint has: the HMAC of the subscription's own id.
 pub(crate) fn lost_endpoint_mac(vault: &Vault, id: SubscriptionId, lost: Lost) -> [u8; 32] {
     let reason: &[u8] = match lost {
         Lost::Taken => b"taken",

@@ -1,4 +1,4 @@
-//! Members of topics, and permissions to change them.
+//! Topics of subscriptions, and permissions to change them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,10 +16,10 @@ use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_core::permission::{BrowserRight, Join, RefusedField, Speaker};
 use bellwire_vault::Vault;
 
-/// Sets the topics of a locked subscription to the wanted ones, as far as the caller may. `None` leaves them. Returns all values
-/// that were left out of `wanted`, which was applied to the row before. `None`: the app would have too many topics.
+/// Sets the topics of a locked subscription to the wanted ones, as far as the caller may. `None` for `wanted` changes nothing.
+/// Returns the values that were omitted. `None`: the app would have too many topics.
 ///
-/// A browser's list speaks of the topics only that browsers may join: it neither leaves nor joins the others.
+/// A browser's list covers only topics that browsers may join: other topics are neither joined nor left.
 pub(crate) async fn set_topics(
     conn: &mut PgConnection,
     app: AppId,
@@ -57,7 +57,7 @@ pub enum Membership {
     TooManyTopics,
 }
 
-/// Puts a subscription into a topic, or takes it out, as a server does.
+/// Adds a subscription to a topic or removes it, with the permissions of a server.
 pub async fn set_membership(
     pool: &PgPool,
     vault: &Vault,
@@ -89,7 +89,7 @@ pub async fn set_membership(
     .await
 }
 
-/// Puts an active subscription into these topics. It stays in those that it was in.
+/// Adds an active subscription to topics. Its other topics stay.
 async fn join(
     conn: &mut PgConnection,
     id: SubscriptionId,
@@ -108,7 +108,7 @@ async fn join(
     difference.write(conn).await
 }
 
-/// Puts active subscriptions that are new, each in its lane, into topics that the transaction holds.
+/// Adds new active subscriptions, each in its lane, to topics whose rows the transaction has locked.
 pub(crate) async fn join_all(
     conn: &mut PgConnection,
     members: &[(SubscriptionId, LaneId, i32)],
@@ -131,7 +131,7 @@ pub(crate) async fn join_all(
     difference.write(conn).await
 }
 
-/// [`join_all`] by COPY, where Citus keeps them on other machines: INSERT … ON CONFLICT takes 10 ms of CPU for each shard.
+/// [`join_all`] by COPY, for Citus: INSERT … ON CONFLICT takes 10 ms of CPU for each shard.
 async fn copy_all(
     conn: &mut PgConnection,
     members: &[(SubscriptionId, LaneId, i32)],
@@ -149,8 +149,7 @@ async fn copy_all(
     difference.write(conn).await
 }
 
-/// Removes a subscription from all topics except these, as far as the caller may. It includes topics that it was in when it was
-/// pruned.
+/// Removes a subscription from all topics except these, as far as the caller may. Includes topics from before it was pruned.
 async fn leave_all_but(
     conn: &mut PgConnection,
     id: SubscriptionId,
@@ -164,19 +163,19 @@ async fn leave_all_but(
     leave(conn, id, &left).await
 }
 
-/// Takes a subscription that ends out of all topics.
+/// Removes a subscription that ends from all topics.
 pub(crate) async fn leave_all(conn: &mut PgConnection, id: SubscriptionId) -> Result<(), sqlx::Error> {
     leave_all_but(conn, id, &[], &Speaker::Server).await
 }
 
-/// Takes a subscription out of the topics that only servers put subscriptions into.
+/// Removes a subscription from topics that only servers may join it to.
 pub(crate) async fn leave_closed(conn: &mut PgConnection, id: SubscriptionId) -> Result<(), sqlx::Error> {
     let there: Vec<i32> = joined(conn, id).await?.into_keys().collect();
     let closed = topics::with_right(conn, &there, Join::Server).await?;
     leave(conn, id, &closed).await
 }
 
-/// The topics that a subscription is in, and those that it was in when it turned out to be gone, with the time of joining.
+/// Returns the topics of a subscription, including those from before it was pruned, with the time of joining.
 pub(crate) async fn joined(
     conn: &mut PgConnection,
     id: SubscriptionId,
@@ -194,7 +193,7 @@ pub(crate) async fn joined(
     Ok(first)
 }
 
-/// Takes a subscription out of these topics, also where it was in them when it turned out to be gone.
+/// Removes a subscription from topics, including those from before it was pruned.
 async fn leave(conn: &mut PgConnection, id: SubscriptionId, topics: &[i32]) -> Result<(), sqlx::Error> {
     if topics.is_empty() {
         return Ok(());
@@ -234,19 +233,19 @@ pub(crate) async fn forget_topics(conn: &mut PgConnection, deleted: &Subscriptio
     Ok(())
 }
 
-/// A topic that a subscription was in, and since when.
+/// A topic of a subscription, with the time of joining.
 struct Joined {
     topic: i32,
     joined_at: Timestamp,
 }
 
-/// Puts a subscription that was gone and is back into the topics that it was in, with the time of joining.
+/// Restores the topics of a pruned subscription that is active again, with the time of joining.
 pub(crate) async fn return_to(conn: &mut PgConnection, id: SubscriptionId, lane: LaneId) -> Result<(), sqlx::Error> {
     let former = take_former(conn, id).await?;
     rejoin(conn, (id, lane), &former).await
 }
 
-/// Puts subscriptions that were gone and are restored into the topics that they were in, as far as these still exist.
+/// Restores the topics of restored subscriptions, as far as the topics still exist.
 pub(crate) async fn return_all(
     conn: &mut PgConnection,
     lanes: &BTreeMap<SubscriptionId, LaneId>,
@@ -267,8 +266,8 @@ pub(crate) async fn return_all(
     join_all(conn, &members.collect::<Vec<_>>(), now).await
 }
 
-/// Moves a subscription's topics to its replacement, with the time of joining. It includes those that only servers may set,
-/// because it is the same browser, and those that it was in when it was pruned.
+/// Moves a subscription's topics to its successor, with the time of joining. Includes topics that only servers may set, because
+/// it is the same browser, and topics from before it was pruned.
 pub(crate) async fn inherit(
     conn: &mut PgConnection,
     old: SubscriptionId,
@@ -289,7 +288,7 @@ pub(crate) async fn inherit(
     rejoin(conn, new, &moved).await
 }
 
-/// Forgets the topics that a subscription was in when it turned out to be gone, and returns them.
+/// Deletes and returns the topics that a subscription had before it was pruned.
 async fn take_former(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<Joined>, sqlx::Error> {
     fetch_all!(
         conn,
@@ -299,8 +298,8 @@ async fn take_former(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<
     )
 }
 
-/// Puts a subscription into those of these topics that there are still, with the time of joining. It stays in those that it is in; of
-/// two times for the same topic the first one holds.
+/// Adds a subscription to those topics that still exist, with the time of joining. Its other topics stay. Of two times for the
+/// same topic the earlier one counts.
 async fn rejoin(
     conn: &mut PgConnection,
     (id, lane): (SubscriptionId, LaneId),
@@ -326,7 +325,7 @@ async fn rejoin(
     difference.write(conn).await
 }
 
-/// The names of the topics that a subscription is in, sorted.
+/// Returns the topic names of a subscription, sorted.
 pub(crate) async fn names_of(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<String>, sqlx::Error> {
     fetch_all!(
         conn,
@@ -337,7 +336,7 @@ pub(crate) async fn names_of(conn: &mut PgConnection, id: SubscriptionId) -> Res
     )
 }
 
-/// The names of the topics that these subscriptions are in, each one's sorted; those in none are left out.
+/// Returns the topic names of several subscriptions, sorted for each. Subscriptions without topics are omitted.
 pub(crate) async fn names_of_all(
     executor: impl PgExecutor<'_>,
     ids: &[SubscriptionId],

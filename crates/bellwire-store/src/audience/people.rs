@@ -17,8 +17,7 @@ use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_segment::AudienceFilter;
 use bellwire_template::TemplatePerson;
 
-/// Reads the data of these subscriptions, as far as they exist: all of it, or only the locales, which is less. The function is as
-/// long as its statement.
+/// Reads the data of these subscriptions for templates: all data, or only the locales. Missing subscriptions are omitted.
 pub async fn of(
     pool: &PgPool,
     ids: &[SubscriptionId],
@@ -47,7 +46,7 @@ pub async fn of(
     Ok(rows.into_iter().map(|row| (row.id, Arc::new(row.into_person()))).collect())
 }
 
-/// Start of a page of an audience: after this subscription, in the audience's own order.
+/// Position in an audience: after this subscription, in the audience's order.
 #[derive(Debug, Clone, Copy)]
 pub struct Behind {
     lane: LaneId,
@@ -55,7 +54,7 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// Before all of them.
+    /// Position before the first subscription.
     pub const NONE: Self = Self { lane: LaneId(0), id: SubscriptionId(Uuid::nil()) };
 }
 
@@ -67,8 +66,7 @@ pub struct Member {
     pub behind: Behind,
 }
 
-/// Up to `limit` of those whom an audience would reach now, from a place in it on. As long as its statement, which reads
-/// hardly more rows than it gives.
+/// Returns up to `limit` recipients that a message to this audience would reach now, from a position on.
 pub async fn page(
     pool: &PgPool,
     app: AppId,
@@ -139,7 +137,7 @@ pub async fn page(
     Ok(rows.into_iter().map(member).collect())
 }
 
-/// Those of these whom a filter takes, in their order.
+/// Returns the members that a filter accepts, in their order.
 pub async fn taken_by(
     pool: &PgPool,
     app: AppId,

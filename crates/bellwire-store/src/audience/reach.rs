@@ -1,8 +1,8 @@
 //! Number of an audience's subscriptions that a filter accepts, estimated from a sample or counted, and the list of them.
 //!
-//! A sample consists of whole pages of the table, a random share of them. Its cost does not grow with the audience, and hardly
-//! with the table. Subscriptions of one page were registered at about the same time and may be similar, so the margin follows
-//! from the differences between pages, not from the number of subscriptions.
+//! A sample consists of a random share of the table's pages. Its cost hardly depends on the size of the audience or the table.
+//! Subscriptions on one page were registered at about the same time and may be similar, so the margin is computed from
+//! differences between pages.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,42 +20,42 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_segment::AudienceFilter;
 
-/// Subscriptions that a preview looks at: the margin is a hundredth of the audience at most, if pages are not alike.
+/// Size of a preview's sample. The margin is then at most 1 % of the audience if pages are dissimilar.
 const LOOKED_AT_BY_PREVIEW: i64 = 10_000;
-/// Those that sending looks at, while its sender waits.
+/// Size of the sample while a sender waits for the response.
 const LOOKED_AT_BY_SENDING: i64 = 2_000;
-/// Most pages of a table that a sample reads. It is smaller then, and its margin larger: the audience is a small part of the
-/// table.
+/// Maximum pages that a sample reads. If the audience is a small part of the table, the sample is smaller and its margin
+/// larger.
 const PAGES_MAX: i64 = 10_000;
-/// Candidates that one statement reads while everybody is counted.
+/// Candidates read per statement when counting.
 const COUNTED_AT_ONCE: usize = 5_000;
 const COUNTING_MAX: Duration = Duration::from_secs(20);
-/// Candidates that the search for members looks through at most.
+/// Maximum candidates read by a search for members.
 const SEARCHED_MAX: usize = 50_000;
-/// Those that one of its statements reads.
+/// Candidates read per statement by a search for members.
 const SEARCHED_AT_ONCE: i64 = 2_000;
-/// Standard errors within which 95 of 100 estimates lie.
+/// Number of standard errors of a 95 % confidence interval.
 const Z: f64 = 1.96;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AudienceReach {
-    /// Number, as far as known.
+    /// Number of accepted subscriptions, estimated or counted.
     pub count: i64,
-    /// Margin in both directions, in 95 of 100 cases. 0 if counted.
+    /// Margin of error, plus or minus, at 95 % confidence. 0: counted exactly.
     pub margin: i64,
-    /// Number without the filter.
+    /// Number of subscriptions without the filter.
     pub of: i64,
     pub is_exact: bool,
 }
 
-/// Audience of a filter.
+/// Audience without a filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whole<'a> {
     pub app: AppId,
     pub filter: &'a AudienceFilter,
-    /// Topic whose members it has.
+    /// Topic of the audience. `None`: all subscribers.
     pub topic: Option<i32>,
-    /// Number in each lane.
+    /// Number of subscriptions by lane.
     pub lanes: &'a [(LaneId, i64)],
 }
 
@@ -69,7 +69,7 @@ impl Whole<'_> {
     }
 }
 
-/// Those of these lanes in which a filter may take anybody.
+/// Returns the lanes in which a filter can accept any subscription.
 pub(crate) async fn narrowed(
     conn: &mut PgConnection,
     filter: &AudienceFilter,
@@ -81,7 +81,7 @@ pub(crate) async fn narrowed(
     Ok(lanes)
 }
 
-/// Estimates what a message will reach, while its sender waits.
+/// Estimates the recipients of a message while its sender waits.
 pub(crate) async fn of_message(
     conn: &mut PgConnection,
     whole: &Whole<'_>,
@@ -90,7 +90,7 @@ pub(crate) async fn of_message(
     estimate(conn, whole, LOOKED_AT_BY_SENDING, now).await
 }
 
-/// Estimates how many of an app's active subscriptions a filter takes; or counts them, if that is wanted and possible within
+/// Estimates how many of an app's active subscriptions a filter accepts. Counts them instead if requested and possible within
 /// [`COUNTING_MAX`].
 pub async fn of_everyone(
     pool: &PgPool,
@@ -165,7 +165,7 @@ async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
     )
 }
 
-/// Percentage of pages that a sample reads to find this share of an audience.
+/// Returns the percentage of pages to sample for an audience of this share of the table.
 fn percent(share: f64, pages: i64) -> f32 {
     let affordable = PAGES_MAX as f64 / pages.max(1) as f64;
     (share.min(affordable).min(1.0) * 100.0) as f32
@@ -177,8 +177,8 @@ struct SamplePage {
     taken: f64,
 }
 
-/// Returns the share of accepted subscriptions on some pages, and its margin: a ratio estimate over clusters. The margin is never
-/// below that of a sample without a hit, or without a miss (three divided by the size).
+/// Returns the share of accepted subscriptions on the sampled pages, and its margin: a ratio estimate over clusters. The margin
+/// is never below that of a sample without a hit, or without a miss (three divided by the size).
 fn share_of(pages: &[SamplePage]) -> (f64, f64) {
     let looked_at: f64 = pages.iter().map(|page| page.looked_at).sum();
     if looked_at == 0.0 {
@@ -191,7 +191,7 @@ fn share_of(pages: &[SamplePage]) -> (f64, f64) {
     (share, (Z * variance.sqrt()).max(3.0 / looked_at).min(1.0))
 }
 
-/// Counts them one by one, in many short statements. None: it would take longer than that.
+/// Counts the accepted subscriptions in many short statements. `None`: it would take longer than `within`.
 async fn count(
     conn: &mut PgConnection,
     whole: &Whole<'_>,
@@ -222,8 +222,8 @@ async fn count(
     Ok(Some(i64::try_from(n).unwrap_or(i64::MAX)))
 }
 
-/// Returns the newest of an app's active subscriptions with ids below `before` that a filter accepts, up to `limit`. If the
-/// search ended before that, it also returns the id that it reached.
+/// Returns an app's newest active subscriptions with ids below `before` that a filter accepts, up to `limit`. If the search
+/// stopped early, also returns the id that it reached.
 pub async fn members(
     pool: &PgPool,
     app: AppId,

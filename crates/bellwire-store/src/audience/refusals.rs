@@ -1,7 +1,7 @@
-//! Refusals of single subscriptions. A subscription that a push service accepted once is proven: it was made with the VAPID key
-//! that signs for it, and gets pushes until it is gone. An unproven one may be invalid: some push services respond with 400
-//! forever, and a stranger may register one that was made with another key. It is suspended after five refusals in a row, or
-//! after the first refusal of the key, if its lane accepts others. It is kept without pushes until its browser returns.
+//! Refused pushes by subscription. A subscription for which a push was accepted once is proven: its VAPID key is right, and it
+//! stays active until it is gone. An unproven one may be invalid: some push services respond with 400 forever, and a stranger
+//! may register one that belongs to another key. It is suspended after five refusals in a row, or after the first refusal of
+//! the key, if its lane accepts others. A suspended subscription gets no pushes until its browser registers again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,15 +21,16 @@ use bellwire_core::fact::Loss;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
-/// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below contain it, too.
+/// Number of refusals in a row that suspend a subscription. The index `subscriptions_refused` and the statements below contain
+/// it, too.
 pub const REFUSALS_MAX: i16 = 5;
-/// Time in which a lane's acceptances are searched.
+/// Period in which acceptances of a lane are searched.
 const LOOK_BACK: Duration = Duration::from_secs(3600);
-/// Subscriptions that one sweep looks at.
+/// Maximum subscriptions suspended by one sweep.
 const CHUNK: i64 = 100;
 
-/// Marks those as proven who are accepted for the first time, and counts the refusals of those who are not proven. The transaction
-/// has locked them. Writes nothing in the usual case, in which everybody is proven.
+/// Marks subscriptions as proven at their first acceptance, and counts refusals of unproven ones. The transaction has locked
+/// them. Writes nothing in the usual case that all are proven.
 pub async fn count<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -68,7 +69,7 @@ pub async fn count<'a>(
     )
 }
 
-/// The same where Citus keeps them on other machines: it locks rows in one shard at a time, so it is left to the transaction.
+/// [`count`] for Citus, which locks rows in one shard at a time. The caller's transaction holds the locks.
 async fn count_apart(
     conn: &mut PgConnection,
     ids: &[SubscriptionId],
@@ -109,8 +110,8 @@ fn weight(settlement: &Settlement) -> Option<i16> {
     }
 }
 
-/// Suspends a chunk of unproven subscriptions with enough refusals, where others in the same lane were accepted in the same
-/// minute and again in a later one. So a temporary refusal of the whole key suspends none. Returns their number.
+/// Suspends a chunk of unproven subscriptions with enough refusals, if the lane accepted others in the same minute and again
+/// later. So a temporary refusal of the VAPID key suspends none. Returns the number.
 pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = suspects(pool, now).await?;
     for id in &suspects {
@@ -134,7 +135,8 @@ pub async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     Ok(suspects.len())
 }
 
-/// A chunk of those that [`suspend`] suspends: lanes that have any first, then the minutes in which others were accepted there.
+/// Returns a chunk of subscriptions to suspend. Searches lanes with refusals first, then the minutes in which the lane accepted
+/// others.
 async fn suspects(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<SubscriptionId>> {
     let lanes =
         fetch_all!(pool, scalar, "SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active'")?;

@@ -1,5 +1,5 @@
-//! Registration of a subscription: a new one, a refresh, a return, or [a replacement](crate::audience::replacement).
-//! [`known`] decides who may continue a known one.
+//! Registration of a subscription: a new one, a refresh, a return, or [a replacement](crate::audience::replacement). [`known`]
+//! decides which requests may change a known one.
 
 pub(crate) mod bulk;
 mod citus;
@@ -35,47 +35,47 @@ use bellwire_vault::{ADDRESS, Purpose, Vault};
 
 #[derive(Debug, Clone)]
 pub struct Registration<'a> {
-    /// A fresh UUIDv7, of which a new subscription's id is made.
+    /// New UUIDv7, the base of a new subscription's id.
     pub id: Uuid,
     pub app: AppId,
     pub endpoint: &'a Endpoint,
     pub keys: &'a BrowserKeys,
     pub gateway: Gateway,
-    /// The VAPID key that the subscription was made with, if it is new or `vapid_key_stated`.
+    /// VAPID key that the browser subscribed with. For known subscriptions it matters only with `vapid_key_stated`.
     pub vapid_key: VapidKeyId,
-    /// Whether the request named the key. Then a known subscription must have been made with it.
+    /// Whether the request named the VAPID key. Then a known subscription must have the same key.
     pub vapid_key_stated: bool,
     pub wanted: &'a Changes,
-    /// The browser's `expirationTime`, if it has one.
+    /// `expirationTime` of the browser. `None`: none.
     pub expires_at: Option<Timestamp>,
-    /// Right to refresh a known endpoint.
+    /// Credential for refreshing a known endpoint.
     pub right: Right<'a>,
-    /// The subscription that this one takes the place of, and by what right.
+    /// Subscription to replace, and the credential for it.
     pub replaces: Option<(SubscriptionId, Right<'a>)>,
-    /// New delivery policy, and its author; `None`: unchanged.
+    /// New delivery policy, and its author. `None`: unchanged.
     pub policy: Option<(&'a Value, Actor)>,
-    /// Earlier creation elsewhere, only of a new one.
+    /// Creation time on another server. Only for new subscriptions.
     pub created_at: Option<Timestamp>,
-    /// Time and place of the person's consent. `None`: not in the request.
+    /// Time and source of the person's consent. `None`: not in the request.
     pub consent: Option<&'a Consent>,
-    /// Time at which its browser unsubscribed, if it did. A new one is stored as unsubscribed since then, and a known one does
-    /// not change. Only of lists.
+    /// Time at which the browser unsubscribed, from an imported file. A new subscription is then stored as unsubscribed, and a
+    /// known one does not change.
     pub unsubscribed_at: Option<Timestamp>,
 }
 
 impl Registration<'_> {
-    /// Returns whether the request vouches for its keys: by a right to the subscription, or by the proof of its user.
+    /// Whether the request vouches for its keys: by a credential for the subscription, or by proof of its user.
     fn vouches(&self, covered: bool) -> bool {
         covered || matches!(self.wanted.user_id, Some(Some(_)))
     }
 
-    /// Returns whether a server key or the subscription's token is shown, the latter also as that of the replaced one.
+    /// Whether the request has an API key or the subscription's token, also as the token of the replaced subscription.
     fn covers(&self, vault: &Vault, row: &SubscriptionRow) -> bool {
         let replaces = self.replaces.filter(|(id, _)| *id == row.id);
         self.right.covers(vault, row) || replaces.is_some_and(|(_, right)| right.covers(vault, row))
     }
 
-    /// The consent that holds from now on, where this one is known: see [`consent::decide`].
+    /// Returns the consent to store for a known subscription: see [`consent::decide`].
     fn consent(&self, kept: Consent, begins: bool, now: Timestamp) -> Consent {
         let by_server = self.wanted.by == Speaker::Server;
         consent::decide(consent::ConsentCase { kept, given: self.consent, by_server, begins }, now)
@@ -84,14 +84,14 @@ impl Registration<'_> {
 
 #[derive(Debug)]
 pub enum Registered {
-    /// A new subscription, its topics, and what was left out.
+    /// New subscription, its topics, and the omitted values.
     New(Box<SubscriptionRow>, Vec<String>, Vec<RefusedField>),
     Known(Box<SubscriptionRow>, Vec<String>, Vec<RefusedField>),
-    /// The endpoint exists with other keys, and the caller has no right to it.
+    /// The endpoint is stored with other keys, and the caller has no credential for it.
     Taken,
-    /// The endpoint exists and belongs to a user, whom the request does not prove.
+    /// The subscription of the endpoint belongs to a user, whom the request does not prove.
     BelongsToUser,
-    /// The endpoint is known under another VAPID key than stated.
+    /// The endpoint is stored under another VAPID key than the request names.
     OtherKey,
     /// The subscription to replace does not exist, or the caller may not replace it.
     ReplacesUnknown,
@@ -110,7 +110,7 @@ impl From<sqlx::Error> for Unregistered {
     }
 }
 
-/// The logical shard of an endpoint: SHA-256(app, endpoint) mod 64.
+/// Returns the shard of an endpoint: SHA-256(app, endpoint) mod 64.
 pub fn shard_of(app: AppId, endpoint: &str) -> u8 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     context.update(app.0.as_bytes());
@@ -118,17 +118,17 @@ pub fn shard_of(app: AppId, endpoint: &str) -> u8 {
     context.finish().as_ref()[31] % bellwire_core::id::SHARDS
 }
 
-/// Returns the MAC by which a subscription is found by its endpoint.
+/// Returns the MAC under which the endpoint of a subscription is stored.
 pub fn endpoint_mac(vault: &Vault, app: AppId, endpoint: &str) -> [u8; 32] {
     vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), endpoint.as_bytes()])
 }
 
-/// Returns the plaintext of `subscriptions.address`: p256dh (65), auth (16), endpoint.
+/// Encodes the plaintext of `subscriptions.address`: p256dh (65 bytes), auth (16), endpoint.
 pub fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
     [keys.p256dh.as_slice(), keys.auth.as_slice(), endpoint.expose().as_bytes()].concat()
 }
 
-/// Registers a subscription, in one transaction with all that follows from it.
+/// Registers a subscription, with all changes that follow, in one transaction.
 pub async fn register(
     pool: &PgPool,
     vault: &Vault,
@@ -238,8 +238,8 @@ async fn refresh_known(
     Err(Unregistered::Refused(Registered::Taken))
 }
 
-/// Refreshes a known subscription, which is locked, or brings an ended one back with a new `since`. Other keys make a new
-/// subscription, if they may take the endpoint. An unchanged row that was seen within a day is not written.
+/// Refreshes a known, locked subscription, or reactivates an ended one with a new `since`. Other keys create a new subscription
+/// if they may take over the endpoint. An unchanged row that was seen within a day is not written.
 async fn refresh(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -305,8 +305,8 @@ async fn refresh(
     Ok(row)
 }
 
-/// Adds a new subscription for an endpoint that was registered with other keys. The previous subscription keeps its id, which
-/// no push reaches from now on. With `keeps` the new one inherits details, topics and what is fanned out to everybody or to topics.
+/// Adds a new subscription for an endpoint that is stored with other keys. The previous subscription keeps its id, but gets no
+/// pushes from now on. With `keeps` the new one inherits details, topics and running fan-outs to topics and to all.
 async fn take_endpoint(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -345,8 +345,7 @@ async fn take_endpoint(
     Ok(row)
 }
 
-/// Begins the next life of a subscription that had ended: deliveries for an earlier life that workers may still hold are not sent
-/// to it.
+/// Starts a new life of an ended subscription, so that workers do not send it deliveries of an earlier life.
 async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
     let shard = row.id.shard();
     execute!(
@@ -358,7 +357,7 @@ async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sq
     membership::return_to(conn, row.id, row.lane).await
 }
 
-/// Removes all data about the former user from a locked subscription, and ends deliveries to them.
+/// Deletes all data of the former user from a locked subscription, and ends deliveries to that user.
 async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
     (row.user_id, row.locale, row.timezone) = (None, None, None);
     row.tags.clear();
@@ -369,7 +368,8 @@ async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Tim
     cancel_previous_users(conn, row.id, now).await
 }
 
-/// Returns the row of a new subscription, with values of the one that it replaces, but without the wanted ones.
+/// Returns the row of a new subscription, with values inherited from the replaced one. The requested values are not applied
+/// yet.
 fn begin(
     vault: &Vault,
     request: &Registration<'_>,
@@ -407,7 +407,7 @@ fn begin(
     }
 }
 
-/// Adds a new subscription. None: its endpoint is known after all.
+/// Inserts a new subscription. `None`: its endpoint was registered concurrently.
 async fn insert(
     conn: &mut PgConnection,
     vault: &Vault,

@@ -1,9 +1,9 @@
-//! Replacement of a subscription by another one, and its deliveries. Those of running [fan-outs](fan_outs) are enqueued for the
-//! new one at once.
+//! Replacement of a subscription by another one, including its deliveries. [Running fan-outs](fan_outs) are enqueued for the
+//! successor at once.
 //!
-//! Deliveries that are not leased move at once. Leased ones stay with their worker, which reads the replacement like a stop. Sent
-//! ones end by their response. Ones that it requeues, for a retry or unsent, move at their next claim. So do deliveries that were
-//! sent to the old one at the same moment, and those of a worker that died.
+//! Unleased deliveries move at once. Leased ones stay with their worker, which reads the replacement like a stop. Sent ones end
+//! by their response. Those that the worker requeues, for a retry or unsent, move at their next claim. So do deliveries that
+//! were created for the old subscription concurrently, and those of a crashed worker.
 
 mod fan_outs;
 
@@ -34,7 +34,7 @@ use bellwire_vault::retry_token::Queued;
 pub(crate) struct Heir<'a> {
     /// Row of the successor, locked and active.
     pub row: &'a SubscriptionRow,
-    /// Whether it was registered before, so that fan-outs may have come to it, or may be about to.
+    /// Whether it was registered before, so that running fan-outs may include it.
     pub is_known: bool,
 }
 
@@ -42,17 +42,17 @@ pub(crate) struct Heir<'a> {
 struct Successor {
     id: SubscriptionId,
     life: i32,
-    /// `None`: the subscription no longer exists.
+    /// Lane of the old subscription. `None`: it no longer exists.
     lane: Option<LaneId>,
 }
 
-/// A row that the transaction has taken out of `queue`.
+/// A row taken from `queue` in this transaction.
 struct DequeuedRow {
     message: MessageId,
     lane: LaneId,
     tier: i16,
     retries: i32,
-    /// None: it is not due before its message is resumed.
+    /// Due time. `None`: its message is paused.
     due_at: Option<Timestamp>,
     scheduled_at: Timestamp,
     lease: Option<Uuid>,
@@ -61,8 +61,8 @@ struct DequeuedRow {
     failed_at: Option<Timestamp>,
 }
 
-/// Moves the old subscription's values to the new one: its delivery policy, unless the new one has one, its topics, and its
-/// waiting and coming deliveries. All workers stop sending to the old one. Both are locked.
+/// Moves the old subscription's values to the new one: its delivery policy (unless the new one has one), topics, and waiting
+/// and future deliveries. Workers stop sending to the old one. Both are locked.
 pub(crate) async fn take_over(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -97,7 +97,8 @@ pub(crate) async fn take_over(
     hand_on(conn, vault, old_id, successor, (free, ahead), now).await
 }
 
-/// Marks an old subscription as replaced, and leaves its delivery policy to a new one that has none. Returns the new one's life.
+/// Marks an old subscription as replaced, and passes its delivery policy to the successor if that has none. Returns the
+/// successor's life.
 async fn replace(
     conn: &mut PgConnection,
     old: SubscriptionId,
@@ -153,7 +154,7 @@ pub async fn follow(
     .await
 }
 
-/// Returns the successor of a subscription. `None`: none is known.
+/// Returns the successor of a subscription. `None`: no successor.
 async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Result<Option<Successor>> {
     let successor = query!(
         r#"SELECT replaced_by AS "id!: SubscriptionId", replaced_by_life AS "life!" FROM subscriptions
@@ -172,8 +173,8 @@ async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Res
     Ok(Some(Successor { id, life, lane }))
 }
 
-/// Enqueues for the successor what was taken out, signed for it, and what it is not reached with by fan-outs. What has come to it
-/// already, or has no successor that exists, ends here.
+/// Enqueues the dequeued deliveries, and those of fan-outs that miss the successor, for the successor. Deliveries that it
+/// already has, or for which no successor exists, end here.
 async fn hand_on(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -215,9 +216,9 @@ async fn hand_on(
     closing.write(conn, now).await
 }
 
-/// Returns those of these messages that already have a delivery for a subscription. A second row would be sent twice, or look
-/// replayed. A delivery moves from a batch to the queue and from both to the log, so one that moves meanwhile is found in the
-/// next place.
+/// Returns the messages that already have a delivery for a subscription. A second row would be sent twice, or look like a
+/// replay. The search follows the direction in which deliveries move (batch, queue, log), so that one that moves meanwhile is
+/// found.
 async fn reached(
     conn: &mut PgConnection,
     to: SubscriptionId,
@@ -263,7 +264,7 @@ impl DequeuedRow {
     }
 }
 
-/// Signs a row for the successor. A row that was changed by hand gets an invalid token, too.
+/// Signs a row for the successor. A row with an invalid retry token (changed by hand) gets an invalid one again.
 fn token(vault: &Vault, row: &DequeuedRow, old: SubscriptionId, new: SubscriptionId) -> Vec<u8> {
     let retries = u32::try_from(row.retries).unwrap_or(0);
     let before = Queued { message: row.message, subscription: old, retries, scheduled_at: row.scheduled_at };

@@ -1,4 +1,4 @@
-//! Restores subscriptions that their push service called gone: it may have been wrong about many of them.
+//! Restores subscriptions that their push service reported as gone, possibly by mistake.
 
 use std::collections::BTreeMap;
 
@@ -17,31 +17,31 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_vault::Vault;
 
-/// Most subscriptions that one transaction restores.
+/// Maximum subscriptions restored in one transaction.
 pub const CHUNK: i64 = 500;
 
 /// Pruned subscriptions of an app, by the time at which they were pruned.
 #[derive(Debug, Clone, Copy)]
 pub struct Pruned {
     pub app: AppId,
-    /// `None`: of all lanes.
+    /// Lane. `None`: all lanes.
     pub lane: Option<LaneId>,
     pub since: Timestamp,
-    /// End of the time, included.
+    /// End of the period, included.
     pub until: Timestamp,
 }
 
-/// Place in the order of pruned subscriptions: time of pruning and id.
+/// Position in the order of pruned subscriptions: time of pruning and id.
 pub type Cursor = (Timestamp, Uuid);
 
-/// Some pruned subscriptions, and the cursor behind them. `None`: there are no more.
+/// A chunk of pruned subscriptions, and the cursor after it. `None`: no more.
 #[derive(Debug)]
 pub struct Chunk {
     pub ids: Vec<SubscriptionId>,
     pub next: Option<Cursor>,
 }
 
-/// Finds pruned subscriptions behind a cursor. Those that have lost their endpoint, and those that have expired, are left out.
+/// Finds pruned subscriptions after a cursor. Those without an endpoint, and expired ones, are omitted.
 pub async fn find_some(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -67,8 +67,8 @@ pub async fn find_some(
     Ok(Chunk { ids: valid.map(|row| row.id).collect(), next })
 }
 
-/// Restores pruned subscriptions behind a cursor within a transaction. Each begins a new life: messages accepted before are not for it.
-/// Its topics are as before.
+/// Restores pruned subscriptions after a cursor within a transaction. Each starts a new life: messages accepted before are not
+/// sent to it. Its topics are restored.
 pub(crate) async fn restore_some(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -102,7 +102,7 @@ pub(crate) async fn restore_some(
     Ok(Chunk { ids: lanes.into_keys().collect(), next })
 }
 
-/// Counts pruned subscriptions that a restore would bring back.
+/// Counts pruned subscriptions that a restore would reactivate.
 pub async fn count(pool: &PgPool, vault: &Vault, pruned: &Pruned, now: Timestamp) -> sqlx::Result<u64> {
     let mut conn = pool.acquire().await?;
     let (mut n, mut after) = (0, None);
@@ -116,8 +116,9 @@ pub async fn count(pool: &PgPool, vault: &Vault, pruned: &Pruned, now: Timestamp
     }
 }
 
-/// Restores pruned subscriptions, in separate transactions, until `most` are restored. Each transaction writes `entry` to the audit log.
-/// Returns the number restored, and whether there may be more. Subscriptions restored before a failure stay restored.
+/// Restores pruned subscriptions in separate transactions until `most` are restored. Each transaction writes `entry` to the
+/// audit log. Returns the number restored, and whether there may be more. After a failure, subscriptions restored before stay
+/// restored.
 pub async fn restore(
     pool: &PgPool,
     vault: &Vault,

@@ -1,5 +1,5 @@
-//! Evaluation of filters. Facts from other tables (members of topics, events, engagement) are read in a few fixed statements for
-//! many candidates at once, and only if the filter needs them.
+//! Evaluation of filters. Data from other tables (topics, events, engagement) are read in a few fixed statements for many
+//! candidates at once, and only if the filter needs them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,25 +17,25 @@ use bellwire_core::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, Va
 use bellwire_core::lane::Gateway;
 use bellwire_segment::{Act, AudienceFilter, Deed, EvaluationFacts, FilterVerdict, LaneFacts, Needs};
 
-/// Candidates that are judged before others have their turn on the same thread.
+/// Candidates evaluated before the task yields.
 const JUDGED_AT_ONCE: usize = 2_000;
 
 /// Evaluates one filter for candidates of one app.
 pub(crate) struct Judge<'a> {
     app: AppId,
     filter: &'a AudienceFilter,
-    /// Facts that must be read.
+    /// Data that the filter needs.
     pub needs: Needs,
     lanes: HashMap<LaneId, LaneFacts>,
-    /// Messages that the names in the filter refer to.
+    /// Messages by their name in the filter.
     messages: HashMap<String, Vec<MessageId>>,
     now: Timestamp,
-    /// Time as of which person and time zone count. None: the present.
+    /// Time as of which person and time zone count. `None`: now.
     assigned_at: Option<Timestamp>,
 }
 
 impl<'a> Judge<'a> {
-    /// Returns the evaluation for candidates in these lanes. Others are rejected.
+    /// Prepares the evaluation of a filter for candidates in these lanes. Candidates of other lanes are rejected.
     pub(crate) async fn new(
         conn: &mut PgConnection,
         app: AppId,
@@ -50,12 +50,12 @@ impl<'a> Judge<'a> {
         Ok(Self { app, filter, needs, lanes, messages, now, assigned_at: None })
     }
 
-    /// The same for a message that assigns its recipients as they were at a time.
+    /// Evaluates person and time zone as of a time, for a message that assigns its recipients then.
     pub(crate) fn assigned_at(self, assigned_at: Option<Timestamp>) -> Self {
         Self { assigned_at, ..self }
     }
 
-    /// Returns the filter's result for each of these, in order.
+    /// Returns the result of the filter for each candidate, in order.
     pub(crate) async fn judge(
         &self,
         conn: &mut PgConnection,
@@ -76,7 +76,7 @@ impl<'a> Judge<'a> {
         Ok(judged)
     }
 
-    /// Reads the facts of these from other tables, as far as the filter needs them.
+    /// Reads the candidates' data in other tables, as far as the filter needs them.
     async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<EvaluationFacts> {
         let mut told =
             EvaluationFacts { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
@@ -102,8 +102,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether a filter accepts a subscription that is about to replace another one, which still has the topics and the history of
-/// both.
+/// Whether a filter accepts a subscription that is about to replace another one. It has the topics and history of both.
 pub(crate) async fn takes_successor(
     conn: &mut PgConnection,
     app: AppId,
@@ -118,7 +117,8 @@ pub(crate) async fn takes_successor(
     Ok(judged.iter().any(|(_, verdict)| verdict.is_taken()))
 }
 
-/// Returns a filter's current result for a subscription, and its person's engagement. `None`: the subscription does not exist.
+/// Returns the filter's current result for a subscription, and its person's engagement. `None`: the subscription does not
+/// exist.
 pub(crate) async fn verdict_of(
     conn: &mut PgConnection,
     app: AppId,
@@ -134,7 +134,7 @@ pub(crate) async fn verdict_of(
     Ok(verdict.map(|(_, verdict)| (verdict, habits)))
 }
 
-/// Reads the facts that all subscriptions of each of these lanes share.
+/// Reads the data shared by all subscriptions of each lane.
 pub(crate) async fn lanes(conn: &mut PgConnection, lanes: &[LaneId]) -> sqlx::Result<HashMap<LaneId, LaneFacts>> {
     let found = query!(
         r#"SELECT id, gateway AS "gateway: Gateway", vapid_key FROM lanes WHERE id = ANY ($1)"#,
@@ -146,7 +146,7 @@ pub(crate) async fn lanes(conn: &mut PgConnection, lanes: &[LaneId]) -> sqlx::Re
     Ok(found.into_iter().collect())
 }
 
-/// Messages of a campaign that its name stands for, the newest first: all of a run, and of runs for months.
+/// Maximum messages that a campaign's name in a filter refers to, the newest first: many runs.
 const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
 
 /// Messages of an app by name. Names without a message are omitted.
@@ -174,7 +174,7 @@ pub async fn messages_named(
     Ok(of_campaigns)
 }
 
-/// The last messages of the campaigns that go by one of these ids or slugs; of one that has none yet, none.
+/// Returns the last messages of campaigns by id or slug. A campaign without messages gets an empty list.
 async fn campaigns_named(
     conn: &mut PgConnection,
     app: AppId,
@@ -198,7 +198,7 @@ async fn campaigns_named(
     Ok(named)
 }
 
-/// Returns names in a filter that the app does not have: topics, and messages.
+/// Returns the names of topics and messages in a filter that the app does not have.
 pub async fn unknown_names(
     conn: &mut PgConnection,
     app: AppId,
@@ -223,7 +223,7 @@ pub async fn unknown_names(
     Ok((topics, messages))
 }
 
-/// Returns the subscriptions among these in each of these topics.
+/// Returns the subscriptions in each of these topics.
 async fn in_topics(
     conn: &mut PgConnection,
     app: AppId,
@@ -253,7 +253,7 @@ async fn in_topics(
     Ok(members)
 }
 
-/// Returns the subscriptions among these with that event of one of these messages.
+/// Returns the subscriptions with that event of one of these messages.
 async fn doers(
     conn: &mut PgConnection,
     deed: &Deed,
@@ -292,7 +292,7 @@ async fn doers(
     Ok(collected(found))
 }
 
-/// Returns the subscriptions among these for which a push service accepted one of these messages.
+/// Returns the subscriptions for which a push service accepted one of these messages.
 async fn receivers(
     conn: &mut PgConnection,
     messages: &[MessageId],

@@ -19,7 +19,7 @@ pub struct SegmentRow {
     pub changed_at: Timestamp,
 }
 
-/// An app's segments with numbers beyond the page's key, the nearest first; or only the one of that `name`.
+/// Returns an app's segments beyond the page's key, the nearest numbers first; or only the one with `name`.
 pub async fn list(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -41,11 +41,11 @@ pub async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<
 pub enum Set {
     Made,
     Changed,
-    /// The app has [`SEGMENTS_MAX`] already. To be rolled back.
+    /// The app has [`SEGMENTS_MAX`] segments. Roll back the transaction.
     TooMany,
 }
 
-/// Creates a segment, or changes the one of that name.
+/// Creates or replaces a segment.
 pub async fn set(
     conn: &mut PgConnection,
     app: AppId,
@@ -70,7 +70,7 @@ pub async fn set(
     Ok(if n > SEGMENTS_MAX { Set::TooMany } else { Set::Made })
 }
 
-/// Deletes a segment. Messages keep its expression of the time when they were sent.
+/// Deletes a segment. Messages keep the expression that it had when they were sent.
 pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<WriteOutcome> {
     let gone = rows_affected!(conn, "DELETE FROM segments WHERE app = $1 AND name = $2", (app.0, name))?;
     Ok(if gone == 1 { WriteOutcome::Done } else { WriteOutcome::Unknown })

@@ -1,4 +1,4 @@
-//! Subscriptions: reading, changing and ending them. How they come about is in [`crate::audience::registration`].
+//! Reads, changes and ends subscriptions. [`crate::audience::registration`] creates them.
 
 pub(crate) mod row;
 
@@ -33,7 +33,7 @@ pub async fn find(
     Ok(of_ids(pool, app, &[id]).await?.pop())
 }
 
-/// Most subscriptions that one page of a list is looked for among.
+/// Maximum subscriptions read for one page of a filtered list.
 pub const LOOKED_AT_MAX: i64 = 20_000;
 
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Whether it takes all of those that an index leads to.
+    /// Whether the filter accepts all subscriptions that its index finds.
     pub fn takes_all(&self) -> bool {
         let Self { user_id: _, topic, tag, state, gateway } = self;
         topic.is_none() && tag.is_none() && state.is_none() && gateway.is_none()
@@ -56,17 +56,16 @@ impl SubscriptionFilter {
 #[derive(Debug)]
 pub struct SubscriptionPage {
     pub rows: Vec<(SubscriptionRow, Vec<String>)>,
-    /// Last id that was read, if the list did not end.
+    /// Last id that was read. `None`: the list ended.
     pub looked_to: Option<SubscriptionId>,
 }
 
-/// Instead of a topic's number, where any will do, and where there is none of that name. Null would not do: Citus plans no outer join
-/// that nothing can fit.
+/// Topic number for no filter or an unknown topic. Null is not possible: Citus plans no outer join that cannot match.
 const ANY_TOPIC: i32 = 0;
 const NO_TOPIC: i32 = -1;
 
-/// An app's subscriptions with ids beyond the page's key, the nearest first, with their topics. It looks at
-/// [`LOOKED_AT_MAX`] of them, at most.
+/// Returns an app's subscriptions beyond the page's key with their topics, the nearest ids first. Reads at most
+/// [`LOOKED_AT_MAX`].
 pub async fn list(
     pool: &PgPool,
     app: AppId,
@@ -99,7 +98,7 @@ pub async fn list(
     Ok(SubscriptionPage { rows: with_topics(pool, rows).await?, looked_to })
 }
 
-/// Those of an app's subscriptions that have these ids, the newest first, with their topics.
+/// Returns an app's subscriptions with these ids and their topics, the newest first.
 pub async fn of_ids(
     pool: &PgPool,
     app: AppId,
@@ -122,7 +121,7 @@ async fn with_topics(
     Ok(rows.into_iter().map(with_names).collect())
 }
 
-/// Last subscription within the limit of a list's search. `None`: there are fewer.
+/// Returns the last subscription within the limit of a list's search. `None`: the search reaches the end.
 async fn end_of_look(
     pool: &PgPool,
     app: AppId,
@@ -141,7 +140,7 @@ async fn end_of_look(
 
 #[derive(Debug)]
 pub enum Changed {
-    /// It is made: the row, its topics, and what was left out.
+    /// The change was made: row, topics, and omitted values.
     Done(Box<SubscriptionRow>, Vec<String>, Vec<RefusedField>),
     /// The subscription does not exist, or the caller may not see it.
     Unknown,
@@ -188,8 +187,8 @@ pub async fn change(
     .await
 }
 
-/// Removes from a locked row the values that servers set about a user whom the browser no longer has, and the consent: the next
-/// user is another person.
+/// Deletes values that servers set about a former user of a locked row, and the consent, because the next user is another
+/// person.
 pub(crate) async fn forget_what_servers_said(
     conn: &mut PgConnection,
     row: &mut SubscriptionRow,
@@ -200,8 +199,8 @@ pub(crate) async fn forget_what_servers_said(
     leave_closed(conn, row.id).await
 }
 
-/// Writes all changeable values of a locked row. A change of user revokes the token, which the previous user of the browser may
-/// have kept, and cancels deliveries to the previous user.
+/// Writes all changeable values of a locked row. A change of user revokes the token, which the previous user may have stored,
+/// and cancels deliveries to the previous user.
 pub(crate) async fn write_details(
     conn: &mut PgConnection,
     app: AppId,
@@ -240,8 +239,8 @@ pub(crate) async fn write_details(
     Ok(())
 }
 
-/// Ends a subscription: its waiting deliveries end, and all workers get a stop. `None`: it does not exist, or the caller may not
-/// end it. Repeating it only sends the stop again.
+/// Ends a subscription and its waiting deliveries, and sends a stop to all workers. `None`: it does not exist, or the caller
+/// may not end it. Repeating it only repeats the stop.
 pub async fn unsubscribe(
     pool: &PgPool,
     vault: &Vault,
@@ -264,7 +263,7 @@ pub async fn unsubscribe(
     .await
 }
 
-/// Ends a locked subscription and its waiting deliveries. The caller performs the last part of the transaction.
+/// Ends a locked subscription and its waiting deliveries. The caller writes the stop and commits.
 pub(crate) async fn end(
     conn: &mut PgConnection,
     row: &SubscriptionRow,

@@ -1,8 +1,8 @@
-//! Topics: named audiences. Who is in them is in [`crate::audience::membership`].
+//! Topics: named audiences. [`crate::audience::membership`] has their subscriptions.
 //!
-//! A transaction that adds a subscription to a topic holds the topic's row (`FOR KEY SHARE`, like a foreign key) until its end.
-//! So a deletion waits for it, and no subscription joins a deleted topic. A scheduled message holds the row, too. A message that
-//! is due at once holds nothing: sent at the moment of a deletion, it reaches the current members.
+//! A transaction that adds a subscription to a topic locks the topic's row (`FOR KEY SHARE`, like a foreign key) until its end.
+//! So a deletion waits, and no subscription joins a deleted topic. A scheduled message locks the row, too. A message that is
+//! due at once does not: sent during a deletion, it reaches the current subscriptions.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_core::permission::{BrowserRight, BrowsersMay, Join, Maker, Speaker};
 
 pub const TOPICS_MAX: i64 = 10_000;
-/// Most topics of one app that browsers made: they leave servers their share.
+/// Maximum topics of one app that browsers created. The remaining topics are for servers.
 pub const BROWSER_TOPICS_MAX: i64 = 1_000;
-/// Time for which a topic created by browsers stays without subscribers and messages.
+/// Time after which a topic created by browsers is deleted if it has no subscriptions and messages.
 const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
-/// Topics of one app that its pages offer.
+/// Maximum topics of one app with an entry in the preferences.
 pub const DISPLAYED_MAX: i64 = 50;
-/// Rows that one transaction changes.
+/// Maximum rows changed in one transaction.
 const CHUNK: i64 = 10_000;
 
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub struct Topic {
     pub join: Join,
 }
 
-/// Returns the existing ones of these topics, and the names of the others. Missing ones are created if the caller may create
-/// topics and all of them fit.
+/// Returns the existing topics, and the names of the missing ones. Missing topics are created first if the caller may create
+/// them and all of them fit.
 pub async fn ensure(
     conn: &mut PgConnection,
     app: AppId,
@@ -71,13 +71,12 @@ pub(crate) async fn with_right(conn: &mut PgConnection, topics: &[i32], join: Jo
     fetch_all!(conn, scalar, "SELECT id FROM topics WHERE id = ANY ($1) AND join_by = $2", (topics, join.name()))
 }
 
-/// Those of these topics that there are. None of them is removed until the transaction ends.
+/// Returns the existing ones of these topics, locked against deletion until the end of the transaction.
 pub(crate) async fn hold(conn: &mut PgConnection, topics: &[i32]) -> sqlx::Result<Vec<i32>> {
     fetch_all!(conn, scalar, "SELECT id FROM topics WHERE id = ANY ($1) FOR KEY SHARE", (topics))
 }
 
-/// Returns the existing ones of these topics and those that a server may create, for lists one after the other, each created as a
-/// whole or not at all.
+/// Resolves several lists of topics in order. For each list, all missing topics are created, or none if they do not fit.
 pub async fn ensure_in_turn(
     conn: &mut PgConnection,
     app: AppId,
@@ -111,8 +110,8 @@ pub async fn ensure_in_turn(
     Ok(there)
 }
 
-/// Creates topics that did not exist. Two transactions that create the same topics wait for each other in one order, provided that neither
-/// creates others.
+/// Creates missing topics. To prevent deadlocks, they are created in a fixed order. A transaction must create all of its topics
+/// in one call.
 async fn make(
     conn: &mut PgConnection,
     app: AppId,
@@ -131,7 +130,7 @@ async fn make(
     )
 }
 
-/// Number of further topics that they may create in the app.
+/// Returns the number of further topics that the caller may create in the app.
 async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, sqlx::Error> {
     let made = fetch_one!(
         conn,
@@ -145,13 +144,13 @@ async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, 
     })
 }
 
-/// The number of a topic, if there is one of that name.
+/// Returns the number of a topic. `None`: it does not exist.
 pub async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Option<i32>, sqlx::Error> {
     fetch_optional!(conn, scalar, "SELECT id FROM topics WHERE app = $1 AND name = $2", (app.0, name))
 }
 
-/// Returns the number of a scheduled message's topic, and whether the topic was missing. A missing topic is created as browsers create
-/// theirs, if they may and it fits, so that members find it before the message is due. It cannot be removed before the transaction ends.
+/// Returns the number of a scheduled message's topic, locked until the end of the transaction, and whether the topic was
+/// missing. A missing topic is created if browsers may create it, so that subscriptions can join it before the message is due.
 pub(crate) async fn hold_for_later(
     conn: &mut PgConnection,
     app: AppId,
@@ -166,7 +165,7 @@ pub(crate) async fn hold_for_later(
     Ok((held.first().map(|topic| topic.id), is_missing))
 }
 
-/// A topic and how many subscriptions are in it.
+/// A topic and the number of its subscriptions.
 #[derive(Debug)]
 pub struct TopicRow {
     pub id: i32,
@@ -179,7 +178,7 @@ pub struct TopicRow {
     pub created_at: Timestamp,
 }
 
-/// An app's topics with numbers beyond the page's key, the nearest first; or only the one of that `name`.
+/// Returns an app's topics beyond the page's key, the nearest numbers first; or only the one with `name`.
 pub async fn list(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -199,11 +198,11 @@ pub async fn list(
 pub enum SetTopicResult {
     Created,
     Changed,
-    /// The app has [`TOPICS_MAX`] already. The caller must roll back.
+    /// The app has [`TOPICS_MAX`] topics. The caller must roll back.
     TooMany,
 }
 
-/// Creates a topic for a server, or sets the callers that may join an existing one.
+/// Creates a topic for a server, or changes the callers that may join an existing one.
 pub async fn set(
     conn: &mut PgConnection,
     app: AppId,
@@ -226,7 +225,7 @@ pub async fn set(
     })
 }
 
-/// Sets the callers that may join a topic. Its members stay.
+/// Changes the callers that may join a topic. Its subscriptions stay.
 pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<WriteOutcome, sqlx::Error> {
     let done = rows_affected!(
         conn,
@@ -248,7 +247,7 @@ pub async fn set_display(
     Ok(WriteOutcome::by(done))
 }
 
-/// Names and entries of the topics that visitors may choose, at most [`DISPLAYED_MAX`].
+/// Returns names and entries of the topics in the preferences, at most [`DISPLAYED_MAX`].
 pub async fn displayed(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(String, Value)>> {
     let rows = fetch_all!(
         pool,
@@ -263,12 +262,12 @@ pub async fn displayed(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(String, V
 pub enum Removed {
     Done,
     Unknown,
-    /// This message is still being fanned out to it, or is for later.
+    /// The message with this id is scheduled, or being fanned out to the topic.
     InUse(MessageId),
 }
 
-/// Deletes a topic within a transaction. It can no longer be found. The rows of its members are deleted later, by
-/// [`clear_removed`]. Single waiting deliveries of its messages continue without its policy.
+/// Deletes a topic. Its membership rows are deleted later by [`clear_removed`]. Waiting deliveries of its messages continue
+/// without its policy.
 pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timestamp) -> Result<Removed, sqlx::Error> {
     let found = fetch_optional!(
         &mut *conn,
@@ -297,7 +296,7 @@ pub async fn remove(conn: &mut PgConnection, app: AppId, name: &str, now: Timest
     Ok(Removed::Done)
 }
 
-/// Deletes a chunk of the rows of removed topics' members. Returns how many that were.
+/// Deletes a chunk of membership rows of deleted topics. Returns the number.
 pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
     let removed = fetch_all!(pool, scalar, "SELECT topic FROM removed_topics ORDER BY removed_at LIMIT $1", (CHUNK))?;
     if removed.is_empty() {
@@ -330,8 +329,8 @@ pub async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
     Ok(cleared.len() as u64)
 }
 
-/// Deletes a chunk of unused topics that browsers made: for a week without members and messages, and without settings. Returns
-/// their number. The [stored counts](crate::audience::audience_counts), which are exact, show the members.
+/// Deletes a chunk of unused topics that browsers created: without subscriptions and messages for a week, and without settings.
+/// Returns their number. Membership is read from the exact [stored counts](crate::audience::audience_counts).
 pub async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let cutoff = now - UNUSED_KEPT;
     let mut tx = begin(pool).await?;

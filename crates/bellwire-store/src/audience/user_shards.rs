@@ -1,13 +1,12 @@
-//! Shards with a user's browsers, on the machines of a cluster: a search for them reads these shards instead of all 64. On plain
+//! Index of the shards that contain a user's browsers, on Citus: a search reads these shards instead of all 64. On plain
 //! Postgres nothing is stored.
 //!
-//! A row too many costs a read, a missing row would lose a push. A transaction that gives a subscription a user notes its shard,
-//! and holds the shard's lock meanwhile, shared with others. A transaction that deletes rows holds the lock alone, and checks
-//! first whether the user has no browser there. Postgres holds this lock, unlike that of a row, until Citus has committed on all
-//! machines.
+//! A superfluous row costs a read, but a missing row would lose a push. A transaction that sets a user of a subscription writes
+//! the row, and holds the shard's lock in shared mode. A transaction that deletes rows holds the lock exclusively, and first
+//! checks that the user has no browser there. This lock, unlike a row lock, is held until Citus has committed on all machines.
 //!
-//! A coordinator that fails between its machines' commits and its own, or whose standby takes over without the last ones, misses
-//! a row. The browser's next visit notes it again, and so does `bellwire migrate --distribute`.
+//! If the coordinator fails between the commits of the machines and its own, a row may be missing. The browser's next visit
+//! writes it again, and so does `bellwire migrate --distribute`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +22,7 @@ const CHUNK: i64 = 1_000;
 
 type User = (AppId, String);
 
-/// Statement that takes the locks of the shards `$3`, shared with other writers, before its other part.
+/// Declares a statement that takes the locks of the shards `$3` in shared mode before its other part.
 macro_rules! holding {
     ($rest:literal, $app:expr, $users:expr, $shards:expr $(, $arg:expr)*) => {
         query!(
@@ -36,13 +35,13 @@ macro_rules! holding {
     };
 }
 
-/// Each user with each shard once, in one order, so that two who note the same do not wait for each other.
+/// Returns each pair of user and shard once, in a fixed order that prevents deadlocks.
 fn in_order<'a>(of: impl Iterator<Item = (SubscriptionId, &'a str)>) -> (Vec<&'a str>, Vec<i16>) {
     let of: BTreeSet<(&str, i16)> = of.map(|(id, user)| (user, id.shard())).collect();
     of.into_iter().unzip()
 }
 
-/// Notes that these subscriptions of an app have these users.
+/// Writes the shards of these subscriptions for their users.
 pub(crate) async fn note(
     conn: &mut PgConnection,
     app: AppId,
@@ -68,7 +67,7 @@ pub(crate) async fn note(
     .map(drop)
 }
 
-/// Marks a user who left a subscription: the user's shards are determined again.
+/// Marks the rows of a user who left a subscription, so that [`clear`] checks them.
 pub(crate) async fn doubt(
     conn: &mut PgConnection,
     app: AppId,
@@ -95,8 +94,8 @@ pub(crate) async fn doubt(
     .map(drop)
 }
 
-/// The shards in which any of these users may have browsers, one app each. A database that is not distributed, though others of this process
-/// are, notes nothing: all shards.
+/// Returns the shards in which any of these users may have browsers; each user belongs to the app at the same index. All shards
+/// if this database is not distributed.
 pub(crate) async fn of_all(executor: impl PgExecutor<'_>, apps: &[AppId], users: &[&str]) -> sqlx::Result<Vec<i16>> {
     fetch_all!(
         executor,
@@ -110,7 +109,7 @@ pub(crate) async fn of_all(executor: impl PgExecutor<'_>, apps: &[AppId], users:
     )
 }
 
-/// Returns the shards to read for an app's users. `None`: all of them, because all users are meant or the database is not
+/// Returns the shards to read for an app's users. `None`: all shards, because no users are named or the database is not
 /// distributed.
 pub(crate) async fn of(
     executor: impl PgExecutor<'_>,
@@ -122,7 +121,7 @@ pub(crate) async fn of(
     of_all(executor, &vec![app; users.len()], &users).await.map(Some)
 }
 
-/// Deletes the shards of a user without browsers there.
+/// Deletes the rows of a user for shards without their browsers.
 pub(crate) async fn forget(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<()> {
     if !engine::is_distributed() {
         return Ok(());
@@ -135,7 +134,7 @@ pub(crate) async fn forget(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Re
     Ok(())
 }
 
-/// Forgets a chunk of an app's, whose subscriptions are deleted. Returns how many.
+/// Deletes a chunk of rows of a deleted app. Returns the number.
 pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     rows_affected!(
         pool,
@@ -144,7 +143,7 @@ pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     )
 }
 
-/// Reads a chunk of rows that may be superfluous, and deletes those that are. Returns the number read.
+/// Checks a chunk of marked rows, and deletes superfluous ones. Returns the number checked.
 pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     let rows = fetch_all!(
         pool,
@@ -162,8 +161,7 @@ pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(n)
 }
 
-/// Checks, while no transaction gives a subscription to a user, whether these users have subscriptions in a shard, and deletes
-/// the rows of those without.
+/// Checks under the exclusive lock which of these users have subscriptions in a shard, and deletes the rows of the others.
 async fn look_again(pool: &PgPool, shard: i16, users: &[User]) -> sqlx::Result<()> {
     let (apps, names): (Vec<AppId>, Vec<&str>) = users.iter().map(|(app, user)| (*app, user.as_str())).unzip();
     let mut tx = begin(pool).await?;
@@ -194,7 +192,7 @@ async fn look_again(pool: &PgPool, shard: i16, users: &[User]) -> sqlx::Result<(
     tx.commit().await
 }
 
-/// Notes where all users have browsers, shard by shard: each page in a transaction of its own.
+/// Writes the rows of all users, shard by shard, in one transaction per page.
 pub(crate) async fn note_all(conn: &mut PgConnection) -> sqlx::Result<()> {
     for shard in 0..i16::from(SHARDS) {
         let mut after = SubscriptionId(uuid::Uuid::nil());

@@ -1,5 +1,5 @@
-//! Progress of a campaign: results of its deliveries by variant and gateway, and receipts. It sums the counts of each message, so
-//! its cost does not depend on the number of recipients.
+//! Progress of a campaign: results of its deliveries by variant and push service, and receipts. The counts of each message are
+//! summed, so the cost does not depend on the number of recipients.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,12 +14,12 @@ use bellwire_core::lane::Gateway;
 
 const RUNS_SHOWN: i64 = 50;
 
-/// Results of a variant's deliveries in the lanes of one gateway.
+/// Results of a variant's deliveries at one push service.
 #[derive(Debug, Clone)]
 pub struct Outcomes {
-    /// 0: of all runs.
+    /// Number of the run. 0: all runs.
     pub run: i32,
-    /// Index of the variant.
+    /// Index of the variant in the plan.
     pub variant: i16,
     pub gateway: Gateway,
     pub targeted: i64,
@@ -29,11 +29,11 @@ pub struct Outcomes {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
-    /// Recipients that a sunset rule left out. They are not targeted.
+    /// Recipients excluded by a sunset rule. They are not targeted.
     pub sunset: i64,
 }
 
-/// Reads the results of a campaign's deliveries. Waiting ones are targeted and have not ended.
+/// Reads the results of a campaign's deliveries. Waiting deliveries are those targeted that have not ended.
 pub async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcomes>> {
     fetch_all!(
         pool,
@@ -49,9 +49,9 @@ pub async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcome
 
 #[derive(Debug, Clone, Copy)]
 pub struct Reports {
-    /// 0: of all runs.
+    /// Number of the run. 0: all runs.
     pub run: i32,
-    /// Index of the variant.
+    /// Index of the variant in the plan.
     pub variant: i16,
     pub acknowledged: i64,
     pub displayed: i64,
@@ -74,11 +74,11 @@ pub async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Reports>
 #[derive(Debug, Clone, Copy)]
 pub struct CampaignReach {
     pub messages: i64,
-    /// Deliveries that they were estimated to come to.
+    /// Estimated number of deliveries.
     pub estimate: i64,
-    /// Whether the recipients of all that were made have been found.
+    /// Whether fan-out of all created messages is complete.
     pub expanded: bool,
-    /// Messages that are still to be made of runs that have begun.
+    /// Messages not created yet, of runs that have begun.
     pub to_make: i64,
     /// Due time of the last message.
     pub last_due_at: Option<Timestamp>,
@@ -102,11 +102,11 @@ pub async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<CampaignReach>
 #[derive(Debug, Clone)]
 pub struct ListedProgress {
     pub campaign: CampaignId,
-    /// Deliveries that its messages were estimated to come to.
+    /// Estimated number of deliveries.
     pub estimate: i64,
-    /// Whether the recipients of all that were made have been found.
+    /// Whether fan-out of all created messages is complete.
     pub expanded: bool,
-    /// Messages that are still to be made of runs that have begun.
+    /// Messages not created yet, of runs that have begun.
     pub to_make: i64,
     pub targeted: i64,
     pub accepted: i64,
@@ -139,14 +139,14 @@ pub async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<Li
     )
 }
 
-/// Deliveries of a message that ended since a minute began.
+/// Number of a message's deliveries that ended since a minute began.
 #[derive(Debug, Clone, Copy)]
 pub struct EndedRow {
     pub accepted_at: Timestamp,
     pub n: i64,
 }
 
-/// Returns the deliveries of a campaign that ended since a minute began, by message. Only large messages are charted.
+/// Returns a campaign's deliveries that ended since a minute began, by message. Only large messages are recorded by minute.
 pub async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sqlx::Result<Vec<EndedRow>> {
     fetch_all!(
         pool,
@@ -173,12 +173,12 @@ pub async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sq
 #[derive(Debug, Clone, Copy)]
 pub struct HeldRow {
     pub gateway: Gateway,
-    /// Null: until an operator or the app resumes it.
+    /// End of the hold. `None`: it ends when an operator or the app resumes sending.
     pub until: Option<Timestamp>,
 }
 
-/// Returns the push services that hold back work of a campaign, those with the longest hold first: by a hold or an open breaker
-/// of a lane, a paused flow, or the runaway guard.
+/// Returns the push services with held deliveries of a campaign, the longest hold first. Causes are a hold or open breaker of a
+/// lane, a paused flow, or the runaway guard.
 pub async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> sqlx::Result<Vec<HeldRow>> {
     fetch_all!(
         pool,
@@ -205,13 +205,13 @@ pub struct RunRow {
     pub run: i32,
     pub at: Timestamp,
     pub decide_at: Option<Timestamp>,
-    /// The variant that won, by its place.
+    /// Index of the winning variant.
     pub winner: Option<i16>,
-    /// Probability that the best variant was better.
+    /// Probability that the best variant is better than every other.
     pub confidence: Option<f64>,
 }
 
-/// The last runs of a campaign, the latest first.
+/// Returns the last runs of a campaign, the latest first.
 pub async fn runs(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<RunRow>> {
     fetch_all!(
         pool,
@@ -231,7 +231,7 @@ pub struct OfLocale {
     pub clicked: i64,
 }
 
-/// Reads the results of a campaign's deliveries by locale, the most frequent first. It reads each attempt, which takes seconds
+/// Reads the results of a campaign's deliveries by locale, the most frequent first. Each attempt is read, which takes seconds
 /// for a million. The locale of subscriptions deleted by retention is unknown.
 pub async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) -> sqlx::Result<Vec<OfLocale>> {
     let messages = messages_of(pool, app, id).await?;
@@ -276,8 +276,8 @@ pub struct OfGateway {
     pub clicked: i64,
 }
 
-/// Reads the receipts of a campaign's deliveries by push service, the one with most acceptances first. It reads each receipt.
-/// Those of subscriptions deleted by retention are left out.
+/// Reads the receipts of a campaign's deliveries by push service, the one with most accepted deliveries first. Each receipt is
+/// read. Those of subscriptions deleted by retention are omitted.
 pub async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<OfGateway>> {
     let messages = messages_of(pool, app, id).await?;
     let reported = query!(
@@ -317,7 +317,7 @@ async fn messages_of(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<
     )
 }
 
-/// Counts of reports by kind: displayed and clicked.
+/// Splits `n` receipts of a kind into displayed and clicked ones.
 fn displayed_and_clicked(kind: i16, n: i64) -> (i64, i64) {
     match kind == ReceiptKind::Displayed.code() {
         true => (n, 0),

@@ -1,5 +1,5 @@
-//! Results of single runs of a campaign: the same figures as for [all of them](super::progress), by run. They sum the counts of
-//! each message of a run, so their cost does not depend on the number of recipients. They end when retention deletes the
+//! Results of single runs of a campaign, with the same figures as [the whole campaign](super::progress). The counts of each
+//! message are summed, so the cost does not depend on the number of recipients. They are available until retention deletes the
 //! messages.
 
 use sqlx::PgPool;
@@ -12,7 +12,7 @@ use bellwire_core::id::{CampaignId, MessageId};
 use bellwire_core::lane::Gateway;
 use bellwire_rules::campaign::parts::Narrow;
 
-/// Runs of a campaign by their numbers, the nearest to the page's key first.
+/// Returns runs of a campaign, the nearest number to the page's key first.
 pub async fn page(pool: &PgPool, id: CampaignId, page: Keyset) -> sqlx::Result<Vec<RunRow>> {
     paged!(pool, page, RunRow,
         ["SELECT run, at, decide_at, winner, confidence FROM campaign_runs WHERE campaign = $1 AND run" < "$2 ORDER BY run" DESC "LIMIT $3"],
@@ -23,13 +23,13 @@ pub async fn page(pool: &PgPool, id: CampaignId, page: Keyset) -> sqlx::Result<V
 #[derive(Debug, Clone, Copy)]
 pub struct RunMessages {
     pub run: i32,
-    /// Those that were made and are kept still.
+    /// Messages created and still stored.
     pub made: i64,
-    /// Those that are still to be made.
+    /// Messages not created yet.
     pub to_make: i64,
 }
 
-/// Returns the number of messages of these runs. Runs without messages are left out.
+/// Returns the number of messages of these runs. Runs without messages are omitted.
 pub async fn messages(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<RunMessages>> {
     fetch_all!(
         pool,
@@ -75,7 +75,7 @@ pub struct PartRow {
     pub narrow: Json<Narrow>,
 }
 
-/// Returns the part of a message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
+/// Returns the position of a message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
 pub async fn part_of(pool: &PgPool, message: MessageId) -> sqlx::Result<Option<PartRow>> {
     fetch_optional!(
         pool,
@@ -86,7 +86,7 @@ pub async fn part_of(pool: &PgPool, message: MessageId) -> sqlx::Result<Option<P
     )
 }
 
-/// Returns the times and recipients of messages of the same run and variant.
+/// Returns times and recipients of the other messages of the same run and variant.
 pub async fn parts_beside(pool: &PgPool, part: &PartRow) -> sqlx::Result<Vec<(Timestamp, Json<Narrow>)>> {
     let rows = fetch_all!(
         pool,

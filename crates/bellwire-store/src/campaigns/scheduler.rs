@@ -1,5 +1,5 @@
-//! Steps of the scheduler. A step locks its campaign and skips those that another replica has locked. Its results commit with the
-//! new state of the campaign, so a crash between any two lines leaves no half-done step, and no step runs twice.
+//! Steps of the scheduler. A step locks its campaign and skips those that another replica has locked. Its results commit
+//! together with the new state of the campaign. So a crash leaves no half-done step, and no step runs twice.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -11,10 +11,10 @@ use bellwire_rules::campaign::plan::{WHOLE, share_of, spread_over};
 use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::{VariantCount, WinnerVerdict};
 
-/// Maximum number of messages of a campaign that are read, newest first: more than can be active.
+/// Maximum messages of a campaign that are read, newest first: more than can be active.
 const MESSAGES_LOOKED_AT: i64 = 2_000;
 
-/// Forgets the messages that are still to be made.
+/// Deletes the messages of a campaign that are not created yet.
 pub async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
     execute!(conn, "DELETE FROM campaign_parts WHERE campaign = $1 AND message IS NULL", (id.0))
 }
@@ -23,15 +23,15 @@ pub async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sqlx::Resu
 pub struct DueCampaign {
     pub id: CampaignId,
     pub app: AppId,
-    /// Sealed plan of the campaign.
+    /// Encrypted plan of the campaign.
     pub plan: Vec<u8>,
     pub runs: i32,
     pub started_at: Timestamp,
     pub timezone: String,
 }
 
-/// Returns the due time of the next campaign. It is in the past if messages have still to follow their campaign. `None`: no
-/// campaign is planned.
+/// Returns the due time of the next campaign. It is in the past if messages do not have the state of their campaign yet.
+/// `None`: no campaign is planned.
 pub async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Timestamp>> {
     fetch_one!(
         pool,
@@ -54,25 +54,25 @@ pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<O
     )
 }
 
-/// Schedules the next check of a locked campaign for this time.
+/// Schedules the next step of a locked campaign for this time.
 pub async fn put_off(conn: &mut PgConnection, id: CampaignId, until: Timestamp) -> sqlx::Result<()> {
     execute!(conn, "UPDATE campaigns SET next_at = $2 WHERE id = $1", (id.0, until))
 }
 
-/// Ends a locked campaign whose time is over: no more messages are made, and those that are under way are cancelled by
-/// [`super::transitions::follow_through`].
+/// Ends a locked campaign that has expired: no more messages are created, and [`super::transitions::follow_through`] cancels
+/// the running ones.
 pub async fn expire(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
     forget_parts(conn, id).await?;
     execute!(conn, "UPDATE campaigns SET expired = true, unsteered = true WHERE id = $1 AND NOT expired", (id.0))
 }
 
-/// The time that the last run of a locked campaign was for. Asked after it was locked, so that it is known of a run that another
-/// replica has just begun.
+/// Returns the scheduled time of the last run. It is read after locking the campaign, so that a run just begun by another
+/// replica is seen.
 pub async fn last_at(conn: &mut PgConnection, due: &DueCampaign) -> sqlx::Result<Option<Timestamp>> {
     fetch_optional!(conn, scalar, "SELECT at FROM campaign_runs WHERE campaign = $1 AND run = $2", (due.id.0, due.runs))
 }
 
-/// Begins a run with the messages that it ends in. Returns its number.
+/// Begins a run with its messages. Returns its number.
 pub async fn begin_run(
     conn: &mut PgConnection,
     due: &DueCampaign,
@@ -110,20 +110,20 @@ fn number(variant: usize) -> i16 {
     i16::try_from(variant).unwrap_or(i16::MAX)
 }
 
-/// A message that is to be made now.
+/// A message that is due to be created.
 #[derive(Debug)]
 pub struct DuePart {
     pub run: i32,
     pub part: i32,
     pub variant: i16,
     pub narrow: sqlx::types::Json<Narrow>,
-    /// Id from which the ids of its deliveries are derived.
+    /// UUID from which the ids of its deliveries are derived.
     pub root: Uuid,
-    /// Time as of which its recipients are assigned: that of the run.
+    /// Time as of which its recipients are assigned: the start of the run.
     pub assigned_at: Timestamp,
 }
 
-/// The first of the messages of a locked campaign that are due.
+/// Returns the first due message of a locked campaign.
 pub async fn due_part(conn: &mut PgConnection, id: CampaignId, now: Timestamp) -> sqlx::Result<Option<DuePart>> {
     fetch_optional!(
         conn,
@@ -135,7 +135,7 @@ pub async fn due_part(conn: &mut PgConnection, id: CampaignId, now: Timestamp) -
     )
 }
 
-/// Notes that a message was made, and whose it is.
+/// Records that a message was created, with its id.
 pub async fn part_made(
     conn: &mut PgConnection,
     id: CampaignId,
@@ -150,7 +150,7 @@ pub async fn part_made(
     )
 }
 
-/// Records that a message would have no recipients.
+/// Records that a message was omitted, because it would have no recipients.
 pub async fn part_dropped(conn: &mut PgConnection, id: CampaignId, part: &DuePart) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -159,8 +159,8 @@ pub async fn part_dropped(conn: &mut PgConnection, id: CampaignId, part: &DuePar
     )
 }
 
-/// Spreads the fan-out of a message over so many seconds in each lane, as its audience is counted now. `share` of the audience
-/// is meant, in ten-thousandths.
+/// Spreads the fan-out of a message over `seconds` in each lane, by the current size of its audience. `share` is its part of
+/// the audience, in ten-thousandths.
 pub async fn spread(conn: &mut PgConnection, message: MessageId, seconds: u32, share: i64) -> sqlx::Result<()> {
     let lanes = fetch_all!(
         &mut *conn,
@@ -180,8 +180,8 @@ pub async fn spread(conn: &mut PgConnection, message: MessageId, seconds: u32, s
     )
 }
 
-/// Divides the pace of a locked campaign among all of its cursors, by their remaining audiences: across variants, test and rest,
-/// zones and push services. Repeated while they move, it gives the share of a finished cursor to the others.
+/// Divides the send rate of a locked campaign among all of its cursors in proportion to their remaining audiences. Repeating it
+/// passes the rate of finished cursors to the others.
 pub async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32) -> sqlx::Result<()> {
     // In a fixed order, since a pause of a single message locks its cursors, too.
     let cursors = fetch_all!(
@@ -216,15 +216,15 @@ pub async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32
     )
 }
 
-/// A test that is to be decided.
+/// An A/B test that is due for a decision.
 #[derive(Debug)]
 pub struct Undecided {
     pub run: i32,
-    /// Counts of each variant, by index.
+    /// Counts by index of the variant.
     pub counts: Vec<VariantCount>,
 }
 
-/// A test of a locked campaign whose time has come.
+/// Returns a test of a locked campaign that is due for a decision.
 pub async fn undecided(
     conn: &mut PgConnection,
     id: CampaignId,
@@ -270,17 +270,17 @@ pub async fn decided(
     )
 }
 
-/// State of the run that a campaign follows.
+/// State of the run that a follow-up follows.
 #[derive(Debug)]
 pub struct FollowedRun {
-    /// Whether the other one may still run.
+    /// Whether the followed campaign may still run.
     pub is_on: bool,
-    /// The time that the run is for; none: there is none yet.
+    /// Scheduled time of the run. `None`: no run yet.
     pub at: Option<Timestamp>,
 }
 
-/// Returns the run that a campaign started at `since` follows: the other one's last run until then, else its first. Once found,
-/// it stays the same, however often the other one runs. `None`: the app has no such campaign.
+/// Returns the run that a follow-up started at `since` follows: the followed campaign's last run until then, or else its first.
+/// The result never changes afterwards. `None`: the followed campaign does not exist.
 pub async fn followed(
     conn: &mut PgConnection,
     app: AppId,
@@ -298,18 +298,18 @@ pub async fn followed(
     )
 }
 
-/// Remaining parts of a campaign.
+/// Remaining work of a campaign.
 #[derive(Debug)]
 pub struct Ahead {
     pub part_at: Option<Timestamp>,
     pub decide_at: Option<Timestamp>,
-    /// Whether a message of the last run was made.
+    /// Whether a message of the last run was created.
     pub has_begun: bool,
-    /// Whether messages have deliveries to make.
+    /// Whether messages have deliveries that are not created yet.
     pub is_moving: bool,
 }
 
-/// Returns the remaining parts of a locked campaign.
+/// Returns the remaining work of a locked campaign.
 pub async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahead> {
     fetch_one!(
         conn,
@@ -326,7 +326,7 @@ pub async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahea
     )
 }
 
-/// Stores the state of a locked campaign, and the time of its next check.
+/// Stores the state of a locked campaign, and the time of its next step.
 pub async fn set_out(
     conn: &mut PgConnection,
     id: CampaignId,

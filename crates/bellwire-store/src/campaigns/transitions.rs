@@ -1,5 +1,5 @@
-//! Orders to campaigns, and their messages. An order changes the campaign's row. Existing messages are changed one by one to the
-//! current state of the campaign, with any number of concurrent replicas.
+//! State changes of campaigns and of their messages. A request changes the campaign's row. Existing messages are then changed
+//! one by one to the campaign's current state; several replicas may do so at the same time.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -16,8 +16,8 @@ use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult}
 const LISTED_AT_ONCE: i64 = 100;
 const LOOKED_AT_ONCE: i64 = 2_000;
 
-/// Turns a campaign within the caller's transaction. None: the app has no such campaign. Messages that were made already follow
-/// by [`follow_through`].
+/// Changes the state of a campaign in the caller's transaction. `None`: the app has no such campaign. [`follow_through`]
+/// changes its existing messages afterwards.
 pub async fn turn(
     conn: &mut PgConnection,
     app: AppId,
@@ -57,7 +57,7 @@ pub async fn turn(
     Ok(Some(turn))
 }
 
-/// Delays the decisions of tests by the time of the pause, in which no recipient got a message.
+/// Delays the decisions of A/B tests by the length of the pause.
 async fn put_off_decisions(
     conn: &mut PgConnection,
     id: CampaignId,
@@ -72,7 +72,7 @@ async fn put_off_decisions(
     )
 }
 
-/// Campaigns with ids above `after` whose messages have still to follow, as many as are listed at a time.
+/// Returns a page of campaigns with ids above `after` whose messages do not have their state yet.
 pub async fn unsteered(pool: &PgPool, after: CampaignId) -> sqlx::Result<Vec<CampaignId>> {
     fetch_all!(
         pool,
@@ -82,8 +82,8 @@ pub async fn unsteered(pool: &PgPool, after: CampaignId) -> sqlx::Result<Vec<Cam
     )
 }
 
-/// Pauses, resumes or cancels the messages of a campaign that was changed or has expired. It is called by the request, by
-/// repeated requests, and by maintenance in case the request died. Returns the stops for this process's dispatch.
+/// Pauses, resumes or cancels the messages of a campaign that was changed or has expired. Called by the request, by its
+/// repeats, and by maintenance in case the request was interrupted. Returns the stops for this process's dispatch.
 pub async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let turned = query!(
         r#"SELECT app AS "app: AppId", state AS "state: CampaignState", expired, changed_at FROM campaigns WHERE id = $1 AND unsteered"#,
@@ -109,11 +109,11 @@ pub async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sq
 
 struct LookedAt {
     moving: Vec<MessageId>,
-    /// Oldest message read. `None`: there are no older ones.
+    /// Oldest message read. `None`: no older ones.
     last: Option<Uuid>,
 }
 
-/// Looks at the newest messages of a campaign with ids below `end`.
+/// Reads the newest messages of a campaign with ids below `end`.
 async fn look_at(pool: &PgPool, id: CampaignId, end: Uuid) -> sqlx::Result<LookedAt> {
     let rows = fetch_all!(
         pool,
@@ -129,8 +129,7 @@ async fn look_at(pool: &PgPool, id: CampaignId, end: Uuid) -> sqlx::Result<Looke
     Ok(LookedAt { moving, last })
 }
 
-/// Changes a message to the current state of its campaign, which no order changes meanwhile. So all messages get the state of the last
-/// order, independent of the call that changes them. `None`: the message has the state already, or has ended.
+/// Changes a message to the current state of its locked campaign. `None`: the message has the state already, or has ended.
 async fn follow(
     pool: &PgPool,
     app: AppId,

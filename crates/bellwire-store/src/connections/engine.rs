@@ -1,7 +1,7 @@
-//! Database engine: plain Postgres, or Citus, which keeps parts of some tables on other machines.
+//! Database engine: plain Postgres, or Citus, which stores parts of some tables on other machines.
 //!
-//! Each connection checks when it is opened, and the whole process uses the result. Statements that cost more on plain Postgres
-//! in the form for Citus exist in two forms. Those for Citus are right on both.
+//! Each connection detects the engine when it is opened, and the whole process uses the result. Statements that would be slower
+//! on plain Postgres in the form for Citus exist in two forms. The form for Citus is correct on both.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use bellwire_core::id::{SHARDS, SubscriptionId};
 
 static IS_DISTRIBUTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether subscriptions, their topics, attempts and receipts lie in shards on the machines of a cluster.
+/// Whether subscriptions, their topics, attempts and receipts are distributed over the machines of a Citus cluster.
 pub fn is_distributed() -> bool {
     IS_DISTRIBUTED.load(Ordering::Relaxed)
 }
 
-/// Looks whether they are, in a database where Citus is installed.
+/// Detects whether the tables are distributed, in a database with Citus installed.
 pub async fn look(connection: &mut PgConnection) -> sqlx::Result<bool> {
     // A table that plain Postgres does not have: the macros could not check it.
     let found: i64 = sqlx::query_scalar(
@@ -29,11 +29,11 @@ pub async fn look(connection: &mut PgConnection) -> sqlx::Result<bool> {
     Ok(found == 1)
 }
 
-/// Sets what a connection to a distributed database needs.
+/// Applies the settings for a distributed database.
 ///
-/// Prevents generic plans, which are hardly possible without a known shard. Also makes a statement for several shards of a machine use one
-/// connection, one shard after the other. Otherwise Citus opens up to 16 connections, commits on each of them in two phases, and closes all
-/// except one. Writing 500 attempts of all shards takes 27 µs of CPU each over one connection, 470 µs over many.
+/// Disables generic plans, which rarely work without a known shard. Also lets a statement for several shards of a machine use
+/// one connection for one shard after the other. Otherwise Citus opens up to 16 connections, commits on each in two phases, and
+/// closes all except one. Writing 500 attempts of all shards takes 27 µs of CPU each over one connection, 470 µs over many.
 pub(super) async fn set(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::raw_sql("SET plan_cache_mode = auto; SET citus.max_adaptive_executor_pool_size = 1")
         .execute(connection)
@@ -41,25 +41,24 @@ pub(super) async fn set(connection: &mut PgConnection) -> sqlx::Result<()> {
         .map(drop)
 }
 
-/// Stores the finding of a connection. A process that has met a distributed database treats all as distributed.
+/// Stores the detected engine. After one distributed database, the process treats all databases as distributed.
 pub(crate) fn remember(is_distributed: bool) {
     if is_distributed && !IS_DISTRIBUTED.swap(true, Ordering::Relaxed) {
         tracing::info!("the database is distributed by Citus");
     }
 }
 
-/// Returns the parts of a walk over all subscriptions. On plain Postgres it is one unnamed part. On Citus it is shard by shard,
-/// so that each statement reads one of them.
+/// Returns the shards for a scan of all subscriptions, one per statement. On plain Postgres it is a single `None`.
 pub fn parts() -> Vec<Option<i16>> {
     if is_distributed() { (0..i16::from(SHARDS)).map(Some).collect() } else { vec![None] }
 }
 
-/// The shard of each of these ids.
+/// Returns the shard of each id.
 pub fn shard_column(ids: &[SubscriptionId]) -> Vec<i16> {
     ids.iter().map(|id| id.shard()).collect()
 }
 
-/// Distinct shards of these ids. A statement with this list reads no other shards.
+/// Returns the distinct shards of these ids. A statement with this list reads no other shards.
 pub fn shards_of(ids: &[SubscriptionId]) -> Vec<i16> {
     let shards: BTreeSet<i16> = ids.iter().map(|id| id.shard()).collect();
     shards.into_iter().collect()

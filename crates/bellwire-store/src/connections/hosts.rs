@@ -1,5 +1,5 @@
-//! Reads the URL of a database, which may name several hosts: `postgres://user@a,b:5433/database?target_session_attrs=read-write`, as
-//! libpq writes it (PostgreSQL manual, "Connection URIs").
+//! Parses the URL of a database, which may name several hosts:
+//! `postgres://user@a,b:5433/database?target_session_attrs=read-write`, as libpq does (PostgreSQL manual, "Connection URIs").
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const WHICH: &str = "target_session_attrs";
 /// Values of `sslmode`, as libpq names them.
 pub(super) const MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/// Why a URL cannot be used. It is not quoted, since it may hold a password.
+/// Fault of a URL. The text does not quote the URL, which may contain a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongUrl {
     #[error("is not a valid Postgres URL")]
@@ -25,7 +25,7 @@ pub enum WrongUrl {
     TooMany,
     #[error("has an unknown sslmode: it takes {}", MODES.join(", "))]
     SslMode,
-    /// The requested kind of host does not fit this URL.
+    /// The value of `target_session_attrs` does not fit the use of this URL.
     #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]
     Which { allowed: &'static str },
 }
@@ -37,7 +37,7 @@ pub enum For {
 }
 
 impl For {
-    /// Returns the values of `target_session_attrs` that do not change the default behaviour.
+    /// Returns the values of `target_session_attrs` that match the default behaviour.
     fn allowed(self) -> &'static str {
         match self {
             Self::Writing => "read-write, primary, any",
@@ -46,11 +46,11 @@ impl For {
     }
 }
 
-/// The hosts of a database, in the order in which they were named; at least one.
+/// Hosts of a database in the order of the URL; at least one.
 #[derive(Clone)]
 pub struct DatabaseHosts(Vec<PgConnectOptions>);
 
-/// By their names: their options hold a password.
+/// Shows the host names. The options contain a password.
 impl fmt::Debug for DatabaseHosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(name)).finish()
@@ -77,7 +77,7 @@ impl DatabaseHosts {
         hosts.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// With statements logged as slow that take longer than this.
+    /// Logs statements that take longer than this as slow.
     #[must_use]
     pub fn slow_after(self, limit: Duration) -> Self {
         Self(self.0.into_iter().map(|options| super::slow_after(options, limit)).collect())
@@ -87,20 +87,20 @@ impl DatabaseHosts {
         &self.0
     }
 
-    /// Whether there is a choice.
+    /// Whether the URL names several hosts.
     pub fn are_several(&self) -> bool {
         self.0.len() > 1
     }
 }
 
-/// Verifies the certificate under `require` if there is a root certificate, as libpq does.
+/// Verifies the certificate with `sslmode=require` if there is a root certificate, as libpq does.
 fn verify_by_root(options: PgConnectOptions) -> PgConnectOptions {
     let has_root = options.to_url_lossy().query_pairs().any(|(name, _)| name == "sslrootcert");
     let verifies = has_root && matches!(options.get_ssl_mode(), PgSslMode::Require);
     if verifies { options.ssl_mode(PgSslMode::VerifyCa) } else { options }
 }
 
-/// Returns the part after the hosts, without the parameter that sqlx does not support.
+/// Returns the part after the hosts without `target_session_attrs`, which sqlx does not support.
 fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
     let Some((path, query)) = tail.split_once('?') else { return Ok(tail.to_owned()) };
     let mut kept = Vec::new();

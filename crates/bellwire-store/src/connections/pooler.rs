@@ -1,4 +1,4 @@
-//! Checks of a foreign database at the start: a pooler in between must keep sessions together, and commits must be confirmed.
+//! Start-up checks of an external database: a pooler in between must keep sessions together, and commits must be confirmed.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use uuid::Uuid;
 
 use super::tls;
 
-/// A setting of ours that means nothing to Postgres.
+/// Name of a custom setting that Postgres stores but does not use.
 const MARK: &str = "bellwire.session";
 /// Text of PgBouncer's error about a transaction in statement mode.
 const STATEMENT_MODE: &str = "statement pooling mode";
-/// Times that a pooler may happen to hand out the right session.
+/// Number of tests, because a pooler may return the right session by chance.
 const TRIES: usize = 3;
-/// Timeout of a second connection of a pooler. One with a single connection keeps it together.
+/// Maximum wait for a second connection of a pooler. A pooler with a single connection keeps sessions together.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether settings of a connection apply to it alone and as long as it lasts. They do not with a PgBouncer in transaction or
+/// Whether settings of a connection apply only to it, for its whole life. That fails with a PgBouncer in transaction or
 /// statement mode, which lends a session to one client after another. Settings, prepared statements and advisory locks then
 /// belong to any client.
 pub async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
@@ -61,7 +61,7 @@ async fn marked(connection: &mut PgConnection) -> sqlx::Result<String> {
     sqlx::raw_sql(sqlx::AssertSqlSafe(read)).fetch_one(connection).await?.try_get(0)
 }
 
-/// The names of the standbys that commits wait for; none: they wait for none.
+/// Returns `synchronous_standby_names`: the standbys that commits wait for. `None`: commits wait for none.
 pub async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result<Option<String>> {
     let mut connection = tls::connect(options).await?;
     let names = fetch_optional!(
@@ -75,7 +75,7 @@ pub async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result<Option
     Ok(names)
 }
 
-/// Commits something that leaves no trace. Returns once it is confirmed, which may be never.
+/// Commits a transaction without effect. Returns when the commit is confirmed, which may never happen.
 pub async fn commit(options: &PgConnectOptions) -> sqlx::Result<()> {
     let mut connection = tls::connect(options).await?;
     fetch_one!(&mut connection, scalar, r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#)?;

@@ -1,4 +1,4 @@
-//! Current primary, for the rest of the program, and the query of a host.
+//! Current primary, shared with the whole program, and the status query of a host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use super::tls;
 pub enum PrimaryState {
     Up,
     Gone,
-    /// It takes writes and confirms none, since standbys are missing: of this `synchronous_standby_names`.
+    /// It accepts writes but confirms no commits, because the standbys in this `synchronous_standby_names` are missing.
     Unconfirmed(Arc<str>),
 }
 
-/// The primary, whichever host that is. Clones share it.
+/// The current primary among the hosts. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Primary(Arc<PrimaryInner>);
 
@@ -29,31 +29,31 @@ pub struct Primary(Arc<PrimaryInner>);
 struct PrimaryInner {
     standing: watch::Sender<PrimaryState>,
     chosen: Mutex<ChosenPrimary>,
-    /// Whether hosts are distinguished by timeline, because there are several.
+    /// Whether connections are compared by timeline, because there are several hosts.
     has_timelines: bool,
 }
 
 #[derive(Debug, Default)]
 struct ChosenPrimary {
-    /// Time of the choice. `None`: the first one.
+    /// Time at which this primary was chosen. `None`: it is the first one.
     at: Option<Instant>,
     /// Timeline of the primary. 0: unknown.
     timeline: u32,
 }
 
 impl Primary {
-    /// Returns a primary that is not observed: it counts as up.
+    /// Creates a primary that is not monitored: it counts as up.
     pub fn unwatched() -> Self {
         Self::new(false)
     }
 
-    /// One of several hosts, or the only one.
+    /// Creates a monitored primary. `has_timelines`: there are several hosts.
     pub fn new(has_timelines: bool) -> Self {
         let (standing, chosen) = (watch::Sender::new(PrimaryState::Up), Mutex::default());
         Self(Arc::new(PrimaryInner { standing, chosen, has_timelines }))
     }
 
-    /// Notes how it stands. Returns whether that is new.
+    /// Stores the observed state. Returns whether it changed.
     pub(super) fn stands(&self, standing: PrimaryState) -> bool {
         self.0.standing.send_if_modified(|known| {
             let is_new = *known != standing;
@@ -62,29 +62,29 @@ impl Primary {
         })
     }
 
-    /// Records that another primary was chosen, or the same one after an absence. Earlier connections are no longer used.
+    /// Records that another primary was chosen, or the same one after an outage. Connections opened before are no longer used.
     pub(super) fn chosen(&self, timeline: u32) {
         *self.0.chosen.lock() = ChosenPrimary { at: Some(Instant::now()), timeline };
     }
 
-    /// Notes the timeline of the one that connections lead to already.
+    /// Records the timeline of the primary to which connections lead already.
     pub(super) fn found(&self, timeline: u32) {
         self.0.chosen.lock().timeline = timeline;
     }
 
-    /// Whether no host takes writes.
+    /// Whether no host accepts writes.
     pub fn is_gone(&self) -> bool {
         *self.0.standing.borrow() == PrimaryState::Gone
     }
 
-    /// Waits until a host takes writes, but no longer than that.
+    /// Waits until a host accepts writes, at most for `patience`.
     pub async fn until_there(&self, patience: Duration) {
         let mut standing = self.0.standing.subscribe();
         // Failed: the next connection reports the error.
         let _ = tokio::time::timeout(patience, standing.wait_for(|standing| *standing != PrimaryState::Gone)).await;
     }
 
-    /// Waits until it confirms no commits. Returns its `synchronous_standby_names`.
+    /// Waits until the primary confirms no commits. Returns its `synchronous_standby_names`.
     pub async fn until_unconfirmed(&self) -> Arc<str> {
         let mut standing = self.0.standing.subscribe();
         loop {
@@ -103,12 +103,12 @@ impl Primary {
         self.0.has_timelines
     }
 
-    /// Whether a primary of a later timeline has been seen.
+    /// Whether a primary with a later timeline was seen.
     pub(super) fn is_past(&self, timeline: u32) -> bool {
         timeline < self.0.chosen.lock().timeline
     }
 
-    /// Whether a connection that was opened so long ago leads to what was chosen before.
+    /// Whether a connection of this age was opened before the current primary was chosen.
     pub(super) fn is_stale(&self, age: Duration) -> bool {
         self.0.chosen.lock().at.is_some_and(|at| at.elapsed() <= age)
     }
@@ -119,23 +119,23 @@ pub(super) struct PrimaryObservation {
     pub read_only: bool,
     /// Timeline, which each promotion increases. `None`: it accepts no writes, or is the only host.
     pub timeline: Option<u32>,
-    /// Identifier of the cluster and all its copies. `None`: it is the only host.
+    /// System identifier, which the cluster shares with its copies. `None`: it is the only host.
     pub system: Option<i64>,
     /// Value of `synchronous_standby_names`.
     pub standbys: String,
-    /// Our sessions whose commits wait for a standby, each with when its statement began.
+    /// Bellwire's sessions whose commits wait for a standby, each with the start of its statement.
     pub waiting: Vec<String>,
 }
 
-/// The timeline in the name of a file of WAL: its first 8 digits.
+/// Returns the timeline in the name of a WAL file: its first 8 digits.
 pub(super) fn timeline_of(wal_file: &str) -> Option<u32> {
     u32::from_str_radix(wal_file.get(..8)?, 16).ok()
 }
 
-/// Asks a host what it is. `connection` is opened if there is none.
+/// Queries the status of a host. Opens `connection` if it is `None`.
 ///
-/// Reads the timeline of the current WAL position. `pg_control_checkpoint()` has the previous one until the first checkpoint
-/// after a promotion, which may take minutes.
+/// Reads the timeline of the current WAL position. After a promotion, `pg_control_checkpoint()` has the previous one until the
+/// first checkpoint, which may take minutes.
 pub(super) async fn ask(
     options: &PgConnectOptions,
     connection: &mut Option<PgConnection>,
@@ -167,8 +167,8 @@ pub(super) async fn ask(
     })
 }
 
-/// Finds the primary among hosts: of those that take writes, the one with the highest timeline. Fails with why one of them cannot be
-/// used if none can.
+/// Finds the primary: of the hosts that accept writes, the one with the highest timeline. If there is none, fails with the
+/// error of one host.
 pub async fn find(hosts: &DatabaseHosts) -> sqlx::Result<PgConnectOptions> {
     let several = hosts.are_several();
     let asked = join_all(hosts.all().iter().map(|options| async move { ask(options, &mut None, several).await })).await;

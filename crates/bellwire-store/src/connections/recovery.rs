@@ -1,4 +1,4 @@
-//! The time between the start of a restored or crashed Postgres and its first write: it replays its log, and refuses writes.
+//! Waits for a starting Postgres: after a crash or restore it replays its WAL, and refuses connections or writes.
 
 use std::time::Duration;
 
@@ -28,18 +28,18 @@ pub enum EndlessRecovery {
     Stalled(Duration),
 }
 
-/// State of a Postgres that answers.
+/// State of a Postgres that responds.
 #[derive(Debug, PartialEq, Eq, sqlx::FromRow)]
 struct Recovery {
     is_over: bool,
     is_standby: bool,
     is_paused: bool,
-    /// Position up to which the log is replayed; `None` before the first record.
+    /// WAL position of the replay. `None`: no record was replayed yet.
     replayed: Option<String>,
 }
 
-/// Waits until Postgres takes writes, for as long as its recovery advances. Returns at once where it cannot be reached: the
-/// caller's own connection fails with the reason. Fails when the recovery stands still for `patience`, or cannot end by itself.
+/// Waits until Postgres accepts writes, while its recovery advances. Returns at once if it cannot be reached: the caller's own
+/// connection fails with the reason. Fails if the recovery makes no progress for `patience`, or cannot end by itself.
 pub async fn until_over(options: &PgConnectOptions, patience: Duration) -> Result<(), EndlessRecovery> {
     let (mut last, mut advanced_at, mut is_logged) = (None, Instant::now(), false);
     loop {

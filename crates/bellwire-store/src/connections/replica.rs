@@ -1,7 +1,7 @@
-//! Standby for reads that may lag: lists, charts, searches, exports. Callers that have to read their own writes use the primary.
+//! Standby for reads that may be stale: lists, charts, searches, exports. Callers that read their own writes use the primary.
 //!
-//! The lag is measured by the primary's WAL positions and their times, not by the standby's clock or its last commit. The lag of
-//! a disconnected standby grows, and that of an idle one does not.
+//! The lag is measured by WAL positions of the primary with their times, not by the standby's clock or its last commit. So the
+//! lag of a disconnected standby grows, and that of an idle one does not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use super::hosts::{DatabaseHosts, name};
 use super::primary::Primary;
 use super::{ConnectionMetrics, Session, connect_lazily, for_pool};
 
-/// Interval of reading the positions of primary and standby.
+/// Interval of reading the WAL positions of primary and standby.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Pool for reads that may lag. Clones share it.
+/// Pools for reads that may be stale. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Reads {
     primary: PgPool,
     replica: Option<Replica>,
 }
 
-/// A standby, if it can be used.
+/// Standby for reads, if it is usable.
 #[derive(Debug, Clone)]
 struct Replica {
     pool: PgPool,
@@ -42,7 +42,7 @@ impl Reads {
         Self { primary, replica: None }
     }
 
-    /// At a standby of these hosts, while one lags by no more than `lag_max`.
+    /// Reads from a standby among `hosts` while its lag is at most `lag_max`, otherwise from the primary.
     pub fn or_at(primary: PgPool, hosts: DatabaseHosts, connections: u32, lag_max: Duration) -> Self {
         let host = Primary::unwatched();
         let pool = connect_lazily(Session::from(hosts.all()[0].clone()).of(&host).or_standby(), connections);
@@ -56,7 +56,7 @@ impl Reads {
         }
     }
 
-    /// The standby's connections, if there is one.
+    /// Returns the pool of the standby. `None`: no standby is configured.
     pub fn replica(&self) -> Option<&PgPool> {
         self.replica.as_ref().map(|replica| &replica.pool)
     }
@@ -68,7 +68,7 @@ impl Reads {
         }
     }
 
-    /// Measures for ever how far the standby lags. Without one it is for ever only.
+    /// Measures the lag of the standby in an endless loop. Without a standby it waits forever.
     pub async fn watch_on(self, metrics: Arc<dyn ConnectionMetrics>) {
         let Some(replica) = self.replica else { return std::future::pending().await };
         let mut written = WalPositions::default();
@@ -116,7 +116,7 @@ fn tell(is_usable: bool, options: &PgConnectOptions, lag: &Result<Option<Duratio
     }
 }
 
-/// Up to where a Postgres has written, or, if it is a standby, replayed: octets of WAL.
+/// Returns the WAL position in bytes that a primary has written, or a standby has replayed.
 async fn position(pool: &PgPool) -> sqlx::Result<i64> {
     fetch_one!(
         pool,
@@ -126,12 +126,12 @@ async fn position(pool: &PgPool) -> sqlx::Result<i64> {
     )
 }
 
-/// Positions of the primary with their times, the oldest first.
+/// WAL positions of the primary with their times, the oldest first.
 #[derive(Debug, Default)]
 struct WalPositions(VecDeque<(Instant, i64)>);
 
 impl WalPositions {
-    /// Times that are remembered: ten minutes, which is the longest lag that is put up with.
+    /// Maximum stored positions: ten minutes, which is the maximum allowed lag.
     const KEPT: usize = 1_200;
 
     fn note(&mut self, at: Instant, up_to: i64) {
@@ -141,7 +141,7 @@ impl WalPositions {
         }
     }
 
-    /// For how long what was replayed has not been all; none: for longer than is remembered.
+    /// Returns the age of the first position that the standby has not replayed. `None`: older than all stored positions.
     fn lag(&self, replayed: i64, now: Instant) -> Option<Duration> {
         self.0.iter().rev().find(|(_, up_to)| *up_to <= replayed).map(|(at, _)| now - *at)
     }

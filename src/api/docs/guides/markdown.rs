@@ -1,4 +1,4 @@
-//! Markdown of a guide as HTML: headings with anchors, links that work on a server, tables that scroll on a narrow screen.
+//! Renders a guide's Markdown as HTML: headings with anchors, links that work on a server, and wide tables that scroll.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +8,10 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, 
 use super::{Guide, ROOT, Section};
 use crate::api::site;
 
-/// Ids of operations by method and path without names of parameters.
+/// Operation ids by method and path. Parameter names are removed from the paths.
 pub(super) type Routes = BTreeMap<String, String>;
 
-/// Reads the embedded guide of a name.
+/// Renders the embedded guide with this name.
 pub(super) fn read(name: &str, routes: &Routes) -> Guide {
     let source = site::source(&format!("{ROOT}{name}.md")).unwrap_or_default();
     let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -37,7 +37,7 @@ pub(super) fn read(name: &str, routes: &Routes) -> Guide {
     Guide { name: name.to_owned(), title, about, html, sections }
 }
 
-/// A route without the names of its parameters: guides may have others than the description.
+/// Removes the parameter names of a route, because guides may name parameters differently.
 pub(super) fn unnamed(route: &str) -> String {
     let mut parts = route.split(['{', '}']);
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -55,11 +55,11 @@ struct Reader<'a> {
     events: Vec<Event<'a>>,
     sections: Vec<Section>,
     about: String,
-    /// Index of the event that began the open heading.
+    /// Index of the event that began the current heading.
     heading: Option<usize>,
-    /// Number of headings with an anchor.
+    /// Number of headings by anchor, to make repeated anchors unique.
     anchors: HashMap<String, usize>,
-    /// Path of the open link in the source, where a server has no such page.
+    /// Repository path of the current link's target, if the server has no page for it.
     outside: Option<String>,
     is_in_link: bool,
 }
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds to the text of the open heading or section.
+    /// Appends to the text of the current heading or section.
     fn write(&mut self, text: &str) {
         if let Some(section) = self.sections.last_mut() {
             let place = if self.heading.is_some() { &mut section.heading } else { &mut section.text };
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Path of a relative target from the root of the source.
+    /// Returns the path of a relative link from the repository root.
     fn source_path(&self, target: &str) -> String {
         let mut parts: Vec<&str> = std::iter::once("docs").chain(self.directory.split('/')).collect();
         for part in target.split('/') {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         parts.join("/")
     }
 
-    /// Path of a target on a server. `None`: a server has no such page.
+    /// Returns the URL path of a link target on the server. `None`: the server has no page for it.
     fn resolved(&self, target: &str) -> Option<String> {
         if target.starts_with('#') || target.contains("://") || target.starts_with("mailto:") {
             return Some(target.to_owned());
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         Some(format!("{}{anchor}", page.strip_suffix("README").unwrap_or(page)))
     }
 
-    /// Adds code, with a link to the operation if it is a route.
+    /// Emits inline code, linked to the operation if it is a route.
     fn code(&mut self, text: CowStr<'a>) {
         self.write(&text);
         let route = text.replace("…/", "/v1/apps/{}/");
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// HTML that is written as it is.
+/// HTML that is emitted unescaped.
 fn raw<'a>(html: String) -> Event<'a> {
     Event::InlineHtml(html.into())
 }

@@ -1,7 +1,7 @@
-//! Rate limits of API keys and sessions, and limits of guessing them.
+//! Rate limits of API keys and sessions, and limits against guessing them.
 //!
-//! A key or a session's cookie counts against its client until it has proved to be valid, so that guessing is slow and cheap for
-//! the database. From then on only its own rate counts: a guesser at the same address does not affect it.
+//! An unproven key or session cookie counts against its client, so guessing is slow and costs few queries. A key that proved
+//! valid has only its own limit. A guesser at the same address does not affect it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -16,14 +16,14 @@ use super::{Budget, Limiter, PerClient, limiter, take, take_several};
 use crate::api::ApiConfig;
 use crate::api::http::problem::Problem;
 
-/// Keys that are remembered as valid. Only valid ones get in; beyond this many all are proved anew.
+/// Maximum keys remembered as valid. When it is reached, all are forgotten and proved again.
 const PROVEN_MAX: usize = 100_000;
 
 pub(crate) struct KeyLimits {
     guesses: PerClient,
     keys: Limiter<Uuid>,
     burst: u32,
-    /// Secrets, and ids of sessions whose cookies we signed, that were valid when they were last shown, as a keyed hash.
+    /// Keyed hashes of secrets and session ids that were valid at their last use.
     proven: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -44,7 +44,7 @@ impl KeyLimits {
         self.keys.retain_recent();
     }
 
-    /// Counts a request of a valid key, which has counted as one, as `n`. 429: the key has not as many left. 422: it never has.
+    /// Counts a request of a valid key, already counted once, as `n` requests. 429: fewer are left. 422: `n` exceeds the limit.
     pub(crate) fn count_as(&self, key: Uuid, n: u32) -> Result<(), Problem> {
         if n > self.burst {
             let detail = format!("are more at once than the key's limit lets in, which is {}", self.burst);
@@ -53,7 +53,7 @@ impl KeyLimits {
         NonZeroU32::new(n.saturating_sub(1)).map_or(Ok(()), |more| take_several(&self.keys, "key", &key, more))
     }
 
-    /// Lets a key, or a session, be looked up. 429: its client has shown too many that were not valid.
+    /// Allows a lookup of a key or session. 429: the client has sent too many invalid ones.
     pub(crate) fn attempt(&self, secret: &str, client: IpAddr) -> Result<LookUp<'_>, Problem> {
         let secret = self.hasher.hash_one(secret);
         let is_proven = self.proven.lock().contains(&secret);
@@ -64,7 +64,7 @@ impl KeyLimits {
     }
 }
 
-/// A key or a session that is being looked up.
+/// A running lookup of a key or session.
 pub(crate) struct LookUp<'a> {
     limits: &'a KeyLimits,
     secret: u64,
@@ -72,7 +72,7 @@ pub(crate) struct LookUp<'a> {
 }
 
 impl LookUp<'_> {
-    /// Counts a valid request against its owner, the key itself or the signed-in teammate. Returns the remaining budget.
+    /// Counts a valid request against the key or the signed-in teammate. Returns the remaining budget.
     pub(crate) fn succeeded(self, owner: Uuid) -> Result<Budget, Problem> {
         if !self.is_proven {
             let mut proven = self.limits.proven.lock();
@@ -84,7 +84,7 @@ impl LookUp<'_> {
         take(&self.limits.keys, "key", &owner)
     }
 
-    /// Counts an invalid key.
+    /// Counts an invalid key against its client.
     pub(crate) fn failed(self) {
         if self.is_proven {
             self.limits.proven.lock().remove(&self.secret);
@@ -92,7 +92,7 @@ impl LookUp<'_> {
     }
 }
 
-/// Limit of a request's key, for its response. Clones share one.
+/// Remaining budget of a request's key, for its response. Clones share one value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyUsage(Arc<OnceLock<Budget>>);
 

@@ -1,7 +1,7 @@
-//! Selection of refused sign-ins with their own entry in the audit log.
+//! Chooses which failed sign-ins get an audit entry of their own.
 //!
-//! Strangers must not fill the log, and must not hide a guess at a password behind a flood of other attempts. Therefore attempts
-//! at teammates are counted apart from attempts at unknown names, and both by client as well as in total.
+//! A flood of attempts must not fill the log, and must not hide an attempt at a real password. So attempts at teammates are
+//! counted separately from attempts at unknown names, both by client and in total.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use bellwire_net::http_server::address::household;
 
 const OF_CLIENT: RequestRate = RequestRate { burst: 20, per_minute: 2 };
 const OF_ALL: RequestRate = RequestRate { burst: 60, per_minute: 6 };
-/// Clients whose refusals wait to be told of, at most.
+/// Maximum clients with failures that are not in the log yet.
 const WAITING_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ impl Refusals {
         self.unknown_names.clients.clear();
     }
 
-    /// Returns the number of that client's sign-ins for an entry, this one included. `None`: a later entry includes it.
+    /// Counts a failure. Returns the number of failures for an entry, this one included. `None`: a later entry includes it.
     pub(super) fn refused(&self, client: IpAddr, at: RefusalScope) -> Option<i64> {
         let entries = match at {
             RefusalScope::Teammate => &self.teammates,

@@ -1,14 +1,14 @@
-//! Waits after wrong passwords: longer after each failure, by three counts.
+//! Delays after wrong passwords: longer after each failure, by three counts.
 //!
-//! - One name from one client: five free, then 1 s, 2 s, 4 s … up to a quarter of an hour.
-//! - One client with any names: 20 free, then likewise, so that the number of known names does not matter.
-//! - One name from any clients: 50 free, then at most half a minute.
+//! - One name from one client: five free, then 1 s, 2 s, 4 s … up to 15 minutes.
+//! - One client with any names: 20 free, then the same delays, so that many known names give no advantage.
+//! - One name from any clients: 50 free, then at most 30 seconds.
 //!
-//! A stranger with many addresses could lock a name's owner out permanently, and one colleague all others at the same address.
-//! Therefore only the first count applies to clients from which the owner has signed in before, and none of the three to one-time
-//! links and operators' keys.
+//! Otherwise a stranger with many addresses could lock out the owner of a name, and one colleague all others at the same
+//! address. So only the first count applies to clients from which the owner has signed in before. One-time links and operators'
+//! keys have no delays.
 //!
-//! An attempt counts as failed from its beginning until it succeeds: a thousand at once are no way around.
+//! An attempt counts as failed from its start until it succeeds, so parallel attempts give no advantage.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,26 +21,26 @@ use crate::api::http::problem::{Problem, ProblemCode};
 use bellwire_core::clock::Timestamp;
 use bellwire_net::http_server::address::{household, site};
 
-/// A failure is forgotten when none has followed for so long.
+/// Time after the last failure when the count starts at 0 again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Maximum counts in memory: beyond it those without a wait are dropped, and if that is not enough, all.
+/// Maximum counts in memory. Beyond it, counts without a delay are dropped, and then all.
 const COUNTS_MAX: usize = 100_000;
 
-/// Name of a sign-in as a keyed hash, also of unknown names.
+/// Keyed hash of the name used at a sign-in, also of an unknown one.
 pub(crate) type HashedName = [u8; 32];
 
-/// Key of a count of failures.
+/// Key of a failure count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum FailureKey {
     NameAndClient(HashedName, IpAddr),
     Client(IpAddr),
-    /// Network: an IPv6 /48.
+    /// Client network; for IPv6 a /48.
     Network(IpAddr),
     Name(HashedName),
 }
 
 impl FailureKey {
-    /// Number of free failures, and the longest wait after one.
+    /// Returns the number of failures without a delay, and the longest delay.
     fn patience(self) -> (u32, Duration) {
         const QUARTER: Duration = Duration::from_secs(900);
         match self {
@@ -78,12 +78,12 @@ pub(crate) struct SignIns(Mutex<HashMap<FailureKey, FailureCount>>);
 #[derive(Debug)]
 pub(crate) enum Wait {
     Anybody(Problem),
-    /// It has failed with other names, or others have failed with this one. Known clients are exempt.
+    /// Too many failures of this client with other names, or of other clients with this name. Known clients are exempt.
     Strangers(Problem),
 }
 
 impl Wait {
-    /// Converts to a 429 for any of the failures.
+    /// Returns the 429 problem.
     pub(crate) fn into_problem(self) -> Problem {
         match self {
             Self::Anybody(problem) | Self::Strangers(problem) => problem,
@@ -92,7 +92,7 @@ impl Wait {
 }
 
 impl SignIns {
-    /// Begins an attempt. `is_known`: the name's owner has signed in from that client before.
+    /// Begins an attempt. `is_known`: the owner of the name has signed in from this client before.
     pub(crate) fn attempt(
         &self,
         name: HashedName,
@@ -132,13 +132,13 @@ impl SignIns {
 #[must_use = "it counts as failed unless it is marked as successful"]
 pub(crate) struct SignInAttempt<'a> {
     all: &'a SignIns,
-    /// Counts of it, each with the time of the previous failure.
+    /// Counts increased by the attempt, each with the time of its previous failure.
     counted: Vec<(FailureKey, Timestamp)>,
     at: Timestamp,
 }
 
 impl SignInAttempt<'_> {
-    /// It succeeded: the client is trusted with that name, and the attempt counts nowhere.
+    /// Ends a successful attempt: it is not counted, and the client is remembered for this name.
     pub(crate) fn succeeded(self) {
         let mut counts = self.all.0.lock();
         for (by, before) in self.counted {
@@ -149,14 +149,14 @@ impl SignInAttempt<'_> {
         }
     }
 
-    /// Ends the attempt without counting it: it failed for a reason outside the client.
+    /// Ends an attempt that failed for a reason outside the client, without counting it.
     pub(crate) fn undone(self) {
         let mut counts = self.all.0.lock();
         self.counted.into_iter().for_each(|(by, before)| take_back(&mut counts, by, before, self.at));
     }
 }
 
-/// Takes back what an attempt counted, and the wait that it would have begun anew.
+/// Decreases the count of an attempt, and restores the earlier delay.
 fn take_back(counts: &mut HashMap<FailureKey, FailureCount>, by: FailureKey, before: Timestamp, at: Timestamp) {
     if let Some(count) = counts.get_mut(&by) {
         count.failures = count.failures.saturating_sub(1);
@@ -179,7 +179,7 @@ fn make_room(counts: &mut HashMap<FailureKey, FailureCount>, now: Timestamp) {
     }
 }
 
-/// 429 until this time.
+/// Returns a 429 problem that ends at this time.
 fn too_many(until: Timestamp, now: Timestamp) -> Problem {
     let wait_s = (until - now).to_std().unwrap_or_default().as_secs() + 1;
     let detail = format!("Too many sign-ins have failed. Try again in {wait_s} s.");

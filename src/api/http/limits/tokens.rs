@@ -1,8 +1,7 @@
-//! Requests with a subscription's token: each token has a limit of its own, so that browsers behind one address do not hold each
-//! other up.
+//! Rate limits by subscription token, so that browsers behind one address do not use up each other's limit.
 //!
-//! A token counts once its signature was checked, which takes no query. Whether it still holds is for the route to decide. A revoked
-//! token uses up nothing but its own limit.
+//! A token is counted after its signature was checked, without a query. The route checks whether it is still valid. A revoked
+//! token uses up only its own limit.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,14 +11,14 @@ use parking_lot::Mutex;
 use super::{Budget, Limiter, RequestRate, limiter, take};
 use crate::api::http::problem::Problem;
 
-/// Limit of each token: far more than the pages of one browser ask.
+/// Limit of each token: far more than the pages of one browser need.
 const OF_TOKEN: RequestRate = RequestRate { burst: 60, per_minute: 60 };
-/// Most tokens remembered as signed. Beyond that all are checked again.
+/// Maximum tokens remembered as signed. When it is reached, all are forgotten and checked again.
 const SIGNED_MAX: usize = 100_000;
 
 pub(crate) struct TokenLimits {
     tokens: Limiter<u64>,
-    /// Keyed hashes of tokens that this server signed, for routes whose path names no subscription.
+    /// Keyed hashes of tokens signed by this server, for routes without a subscription in the path.
     signed: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -33,7 +32,8 @@ impl TokenLimits {
         self.tokens.retain_recent();
     }
 
-    /// Counts a request against its token. `None`: this server is not known to have signed it, so it counts against its address.
+    /// Counts a request against its token. `None`: the token is not known to be signed by this server, so the request counts
+    /// against its address.
     pub(crate) fn take(&self, token: &[u8; 32], is_signed: impl FnOnce() -> bool) -> Option<Result<Budget, Problem>> {
         let token = self.hasher.hash_one(token);
         let is_known = self.signed.lock().contains(&token);

@@ -1,13 +1,13 @@
-//! Codes of problems: one row for each, from which the responses, the pages under `/docs/problems/` and the description of
-//! the API are made.
+//! Table of problem codes, from which the responses, the pages under `/docs/problems/` and the OpenAPI description are
+//! generated.
 
 use axum::http::StatusCode;
 use serde::{Serialize, Serializer};
 
-/// A row of the table: everything that is the same for each occurrence of a problem (RFC 9457 section 3.1).
+/// A row of the table: properties shared by all occurrences of a problem (RFC 9457 section 3.1).
 #[derive(Debug)]
 pub(crate) struct ProblemKind {
-    /// Name for programs, which never changes.
+    /// Stable code for programs.
     pub code: &'static str,
     pub status: StatusCode,
     pub means: &'static str,
@@ -19,14 +19,14 @@ impl ProblemKind {
         PROBLEM_KINDS.iter().find(|kind| kind.code == code)
     }
 
-    /// Short summary of the problem: its code in words.
+    /// Returns the summary of the problem: its code in words.
     pub(crate) fn title(&self) -> String {
         let mut title = self.code.replace('_', " ");
         title[..1].make_ascii_uppercase();
         title
     }
 
-    /// Path of the page that describes the problem, and `type` of the problem.
+    /// Returns the path of the page about the problem, which is also its `type`.
     pub(crate) fn page(&self) -> String {
         format!("/docs/problems/{}", self.code)
     }

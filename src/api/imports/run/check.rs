@@ -1,4 +1,4 @@
-//! Checks a record as a request to register is checked, by the same code.
+//! Checks a record with the same code as a registration request.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use bellwire_store::audience::subscriptions::Merge;
 use bellwire_store::keys::vapid_keys;
 
 impl ImportSource<'_> {
-    /// Checks a record as a request to register is checked, by the same code. Details that are left out are noted in `warnings`.
+    /// Checks a record with the same code as a registration request. Omitted optional values are added to `warnings`.
     pub(super) async fn check(
         &mut self,
         line: i64,
@@ -113,7 +113,7 @@ impl ImportSource<'_> {
     }
 }
 
-/// Returns faults by the names of a file's fields.
+/// Converts faults to the field names of the file.
 fn wrong(faults: Faults) -> Vec<Wrong> {
     let wrong = |FieldError { pointer, detail, .. }| {
         let pointer = pointer.unwrap_or_default();

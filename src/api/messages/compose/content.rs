@@ -10,8 +10,8 @@ use bellwire_rules::policy::Request;
 use bellwire_store::keys::apps::App;
 use bellwire_webpush::payload::PayloadTemplate;
 
-/// Refuses a raw payload that leaves no room for the content type that its own policy names. Policies of other places
-/// name theirs only where it fits.
+/// Refuses a raw payload that is too large for the content type in its own policy. Policies of other levels add their content
+/// type only where it fits.
 pub(super) fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
     let excess = PayloadTemplate::new(content).map_or(0, |template| template.excess_with(&request.header_content_type));
     if excess > 0 {

@@ -1,4 +1,4 @@
-//! Subscriptions of the same browser as an erased one: those that it replaced, and those that replaced it.
+//! Subscriptions of the same browser as an erased one: its predecessors and successors.
 
 use std::cmp::Ordering;
 
@@ -6,14 +6,14 @@ use sqlx::PgConnection;
 
 use bellwire_core::id::{AppId, SubscriptionId};
 
-/// Maximum length of a chain of replacements in each direction. No browser has ever had as many endpoints.
+/// Maximum length of a chain of replacements in each direction. No real browser has so many.
 const DEPTH_MAX: usize = 1_000;
 
-/// Of a subscription and those of the same browser that are to go with it, the one that goes next: the farthest, itself last. So a
-/// chain that is broken off is found again.
+/// Returns the next subscription to erase of a browser: the one farthest from the given subscription, which is last. So an
+/// interrupted chain is found again.
 ///
-/// Former ones are erased if they have no user or `user_id`; they have ended. A later one is erased if it has no user, and no
-/// user has logged out of it since: then it has the data of the former one.
+/// Predecessors are erased if they have no user or `user_id`. A successor is erased if it has no user, and no user has logged
+/// out of it since: then it has data of the erased one.
 pub(super) async fn farthest(
     conn: &mut PgConnection,
     app: AppId,
@@ -29,7 +29,7 @@ pub(super) async fn farthest(
     })
 }
 
-/// The one that it took the place of most steps ago, and how many these are.
+/// Returns the first predecessor, and the number of replacements in between.
 async fn earliest(
     conn: &mut PgConnection,
     app: AppId,
@@ -51,7 +51,7 @@ async fn earliest(
     Ok(found)
 }
 
-/// The last of those that took its place, and how many steps away that is.
+/// Returns the last successor, and the number of replacements in between.
 async fn latest(
     conn: &mut PgConnection,
     app: AppId,
@@ -80,7 +80,7 @@ async fn latest(
     Ok(found)
 }
 
-/// Forgets that others led to one that is forgotten: what waited for them was cancelled with it.
+/// Removes the links of other subscriptions to an erased one. Their waiting deliveries were cancelled with it.
 pub(super) async fn part(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<()> {
     execute!(
         conn,

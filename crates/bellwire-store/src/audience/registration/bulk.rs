@@ -1,5 +1,5 @@
-//! Many registrations of a server in one transaction. Each has the result of [`register`](super::register), one after the other,
-//! with one exception: ended subscriptions stay ended, because a list does not show that a browser returned. With
+//! Many registrations of a server in one transaction. The results are those of [`register`](super::register), one after the
+//! other. The exception: ended subscriptions stay ended, because a list does not show that a browser returned. With
 //! `restores_pruned`, pruned ones become active again.
 
 use std::collections::{HashMap, HashSet};
@@ -23,15 +23,15 @@ use bellwire_vault::Vault;
 pub(crate) enum Enrolled {
     New,
     Known,
-    /// The subscription existed and had ended, or the file contains its end: it stays ended.
+    /// The subscription had ended, or the file marks it as ended: it stays ended.
     Ended,
-    /// The push service reported the subscription as gone: it stays so.
+    /// The push service had reported the subscription as gone: it stays pruned.
     Pruned,
-    /// The push service reported the subscription as gone. It is active again.
+    /// The push service had reported the subscription as gone. It is active again.
     Restored,
-    /// The endpoint exists under another VAPID key than stated.
+    /// The endpoint is stored under another VAPID key than the request names.
     OtherKey,
-    /// The endpoint exists with other keys, which a receipt has confirmed.
+    /// The endpoint is stored with other keys, which a receipt has confirmed.
     EndpointTaken,
     TooManyTopics,
     TooLarge,
@@ -43,10 +43,9 @@ struct Item<'a> {
     shard: u8,
 }
 
-/// Registers subscriptions of one app, none of which replaces another one. What one comes to stands at its place.
+/// Registers subscriptions of one app, none of which replaces another one. Returns the results in the order of the requests.
 ///
-/// # Errors
-/// The transaction may have been given up for the sake of another one: run it again.
+/// # Errors Postgres may have aborted the transaction because of a deadlock: run it again.
 pub(crate) async fn register_all(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -82,27 +81,27 @@ pub(crate) async fn register_all(
     Ok(enrolled)
 }
 
-/// A subscription to be added, and at which place of the round.
+/// A subscription to insert, and its index in the round.
 struct PendingInsert {
     at: usize,
     row: SubscriptionRow,
 }
 
-/// All registrations of a transaction. It takes its locks in one order, so that two transactions do not wait for each other:
-/// known subscriptions, new lanes, new topics, new subscriptions, each sorted.
+/// All registrations of a transaction. To prevent deadlocks it takes locks in a fixed order: known subscriptions, new lanes,
+/// new topics, new subscriptions, each sorted.
 struct Enrolment<'a> {
     vault: &'a Vault,
     app: AppId,
     items: &'a [Item<'a>],
-    /// Numbers of all wanted topics that fit. `None`: not read yet.
+    /// Numbers of all wanted topics within the app's limit. `None`: not read yet.
     topics: Option<HashMap<String, i32>>,
     restores_pruned: bool,
     now: Timestamp,
 }
 
 impl Enrolment<'_> {
-    /// Registers subscriptions with different endpoints. `None`: another transaction has registered one since it was read. It is
-    /// visible now.
+    /// Registers subscriptions with different endpoints. `None`: another transaction has registered one since it was read.
+    /// Repeat the call, which then sees it.
     async fn register_once(
         &mut self,
         conn: &mut PgConnection,
@@ -142,7 +141,7 @@ impl Enrolment<'_> {
         Ok(became)
     }
 
-    /// The numbers of the topics that are wanted, which are made where there are none yet. Those that do not fit are left out.
+    /// Returns the numbers of the wanted topics, and creates missing ones. Topics beyond the app's limit are omitted.
     async fn topics(&mut self, conn: &mut PgConnection) -> sqlx::Result<&HashMap<String, i32>> {
         if self.topics.is_none() {
             let wanted = self.items.iter().filter_map(|item| item.request.wanted.topics.as_deref());
@@ -153,7 +152,7 @@ impl Enrolment<'_> {
     }
 }
 
-/// Adds new subscriptions with their topics and policies, and returns the results. Those without a result were registered by
+/// Inserts new subscriptions with their topics and policies, and returns the results. Those without a result were registered by
 /// another transaction.
 async fn add(
     conn: &mut PgConnection,
@@ -186,7 +185,7 @@ async fn add(
     Ok(())
 }
 
-/// Refreshes or restores one that is locked and in the topics of those names.
+/// Refreshes or restores a locked subscription and sets its topics.
 async fn refresh_one(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -234,7 +233,7 @@ async fn set_policy(
     Ok(())
 }
 
-/// Those that there are, locked in the order that everybody locks them in, by what finds their endpoints.
+/// Returns the stored subscriptions by endpoint MAC, locked in the common order.
 async fn lock_known(
     conn: &mut PgConnection,
     app: AppId,
@@ -264,7 +263,7 @@ async fn lock_known(
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 
-/// [`lock_known`] where Citus keeps them on other machines: found, locked, and read with their lanes.
+/// [`lock_known`] for Citus: finds, locks and reads subscriptions in separate statements.
 async fn lock_known_apart(
     conn: &mut PgConnection,
     app: AppId,
@@ -286,8 +285,7 @@ async fn lock_known_apart(
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 
-/// Returns the lanes of possibly new subscriptions. A file has few different ones. They are created in one order, independent of the order
-/// of the file.
+/// Returns the lanes of possibly new subscriptions, creating missing ones in a fixed order. A file has few different lanes.
 async fn ensure_lanes(
     conn: &mut PgConnection,
     items: &[&Item<'_>],

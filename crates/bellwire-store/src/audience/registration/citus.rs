@@ -1,4 +1,4 @@
-//! New subscriptions, where Citus keeps them on other machines.
+//! Inserts new subscriptions on Citus.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
                     attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched) \
                     FROM STDIN (FORMAT binary)";
 
-/// Adds new subscriptions, each with the first id of its browser if that is another one, by COPY: INSERT … SELECT … ON CONFLICT
-/// takes 10 ms of CPU for each shard with any of them. It is committed in two phases, too, with the coordinator's notes of them.
+/// Inserts new subscriptions by COPY, each with the first id of its browser if that is another one. INSERT … SELECT … ON
+/// CONFLICT takes 10 ms of CPU for each shard. The commit has two phases and includes the coordinator's change records.
 ///
-/// The caller has searched for their endpoints. An endpoint that was registered since makes all of them fail: a collision, after
-/// which the transaction runs again.
+/// The caller has searched for the endpoints. If one was registered since, the statement fails, and the transaction is
+/// repeated.
 pub(super) async fn insert_all(
     conn: &mut PgConnection,
     app: AppId,

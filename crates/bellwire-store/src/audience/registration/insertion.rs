@@ -14,8 +14,8 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::subscription::SubscriptionState;
 
-/// Adds new subscriptions, each with the first id of its browser if that is another one's. Returns those that are added: the endpoints of the
-/// others are known after all.
+/// Inserts new subscriptions, each with the first id of its browser if that is another one. Returns the inserted ones. The
+/// endpoints of the others were registered concurrently.
 pub(super) async fn insert_all(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,15 +1,15 @@
-//! Decides which registration of a known endpoint may change its subscription. Endpoint and keys may come from the previous user
-//! of the browser; the endpoint alone is known to its push service.
+//! Decides whether a registration may change the known subscription of its endpoint. Endpoint and keys may come from a previous
+//! user of the browser, and push services can read the endpoint.
 
 use bellwire_core::subscription::SubscriptionState;
 
-/// Strength of the evidence that a subscription's keys are those of its browser.
+/// Strength of the evidence that stored keys are those of the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum KeyRank {
     Unproven,
-    /// A user token, an API key, an import or the subscription's token vouched for them.
+    /// Vouched for by a user token, an API key, an import or the subscription's token.
     Vouched,
-    /// A receipt came for a push that was encrypted with them.
+    /// Confirmed by a receipt of a push that was encrypted with the keys.
     Confirmed,
 }
 
@@ -25,28 +25,28 @@ impl KeyRank {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplacementCase<'a> {
-    /// The request shows the subscription's token or a server's key.
+    /// Whether the request has an API key or the subscription's token.
     pub covered: bool,
     pub same_keys: bool,
     pub rank: KeyRank,
     pub state: SubscriptionState,
     pub user: Option<&'a str>,
-    /// User that the request names, already authenticated. Inner `None` means no user.
+    /// User in the request, already authenticated. Inner `None` means no user.
     pub wanted: Option<Option<&'a str>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegistrationVerdict {
     GoesOn,
-    /// The subscription is refreshed and loses its user and details.
+    /// The subscription is refreshed, and its user and details are deleted.
     BeginsAnew,
-    /// A new subscription, with another id, takes the endpoint; it keeps the details of the previous one or none.
+    /// A new subscription with another id takes over the endpoint, with or without the details of the previous one.
     TakesOver {
         keeps: bool,
     },
-    /// Refused: the stored keys are other ones, of a higher rank, or of a person who unsubscribed.
+    /// Refused: the stored keys differ and have a higher rank, or their person unsubscribed.
     Taken,
-    /// Refused: the subscription belongs to a user whom the request does not name.
+    /// Refused: the subscription belongs to a user whom the request does not prove.
     BelongsToUser,
 }
 

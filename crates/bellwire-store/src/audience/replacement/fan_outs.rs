@@ -1,6 +1,6 @@
-//! Running fan-outs at the time of a replacement. Their cursors may have passed both subscriptions, one, or none, depending on
-//! the order of ids. So the new subscription is removed from those that have still to pass it, and deliveries for either one are
-//! enqueued for it, once.
+//! Running fan-outs during a replacement. Their cursors may have passed both subscriptions, one, or none, depending on the
+//! order of ids. So the successor is excluded from fan-outs that have yet to pass it, and deliveries for either subscription
+//! are enqueued once.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,10 +20,10 @@ use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
 
-/// A message that is for the new subscription and that no fan-out brings to it.
+/// A message for the successor that no fan-out will bring to it.
 pub(super) struct Ahead {
     pub message: MessageId,
-    /// Code from [`bellwire_core::delivery::Tier::code`].
+    /// Code of the tier, [`Tier::code`](bellwire_core::delivery::Tier::code).
     tier: i16,
 }
 
@@ -49,10 +49,9 @@ impl Ahead {
     }
 }
 
-/// Removes the new subscription from all running fan-outs that have not passed it yet. Returns the messages that are for it
-/// instead: those that have not passed the old one, and those that were about to pass a known new one. A new one has none of
-/// these, because it counts only from now on. It may have got some of them already. Scheduled messages find it by themselves when
-/// they are due.
+/// Excludes the successor from all running fan-outs that have not passed it. Returns the messages to enqueue for it instead:
+/// those that have not passed the old subscription, or were about to pass an already registered successor. Some of them may
+/// have reached the successor already. Scheduled messages find it when they are due.
 pub(super) async fn take_out(
     conn: &mut PgConnection,
     app: AppId,
@@ -99,21 +98,21 @@ struct FanOut {
 }
 
 impl FanOut {
-    /// Whether its cursor has still to come to a subscription.
+    /// Whether its cursor has yet to reach a subscription.
     fn comes_to(&self, row: &SubscriptionRow) -> bool {
         self.lane == row.lane && walk::is_ahead(self.after, row.id)
     }
 
-    /// Whether it is for a subscription with these topics, as far as its filter does not decide.
+    /// Whether a subscription with these topics is in its audience. The filter is not evaluated.
     fn is_for(&self, row: &SubscriptionRow, topics: &HashMap<i32, Timestamp>) -> bool {
         let is_in = |topic| topics.get(&topic).is_some_and(|joined_at| *joined_at <= self.accepted_at);
         row.since <= self.accepted_at && self.topic.is_none_or(is_in)
     }
 }
 
-/// Returns messages whose cursors have still to pass one of the two, each in its lane. No batch is taken from them before the
-/// transaction ends. They are locked after the two subscriptions, which determine them: a worker that takes a batch only reads
-/// subscriptions, and waits for no lock on one.
+/// Returns messages whose cursors have yet to pass one of the two subscriptions, by lane, and locks the cursors until the end
+/// of the transaction. The subscriptions were locked before. That causes no deadlock, because a worker that takes a batch reads
+/// subscriptions without locks.
 async fn under_way(
     conn: &mut PgConnection,
     old: &SubscriptionRow,
@@ -146,7 +145,7 @@ async fn under_way(
     under_way!("(c.lane = $1 AND c.after < $2 OR c.lane = $3 AND c.after < $4)").fetch_all(conn).await
 }
 
-/// Lets a subscription count from after the last message that has still to come to it.
+/// Sets `since` of a subscription after the last message whose fan-out has yet to reach it.
 async fn begin_after(conn: &mut PgConnection, new: &SubscriptionRow, under_way: &[FanOut]) -> sqlx::Result<()> {
     let accepted = under_way.iter().filter(|fan_out| fan_out.comes_to(new)).map(|fan_out| fan_out.accepted_at);
     let Some(last) = accepted.max() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! A subscription's row, what may be wanted of it and by what right, and its lock.
+//! Row of a subscription, requested changes with the caller's permissions, and row locks.
 
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgExecutor};
@@ -12,10 +12,10 @@ use bellwire_core::permission::{BrowserRight, RefusedField, Speaker};
 use bellwire_core::subscription::{Consent, SubscriptionState};
 use bellwire_vault::{Purpose, Vault};
 
-/// Most octets of a subscription's attributes, as JSON.
+/// Maximum bytes of a subscription's attributes, as JSON.
 pub const ATTRIBUTES_MAX: usize = 2048;
 
-/// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
+/// A row of `subscriptions` with its lane's key and push service. The address stays encrypted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubscriptionRow {
     pub id: SubscriptionId,
@@ -23,27 +23,27 @@ pub struct SubscriptionRow {
     pub vapid_key: VapidKeyId,
     pub gateway: Gateway,
     pub state: SubscriptionState,
-    /// Messages accepted before are not for it.
+    /// Time from which accepted messages are for this subscription.
     pub since: Timestamp,
     pub endpoint_mac: Vec<u8>,
     pub address: Vec<u8>,
     pub user_id: Option<String>,
     pub tags: Vec<String>,
-    /// Values to select it by and to fill templates with.
+    /// Attributes, for selecting subscriptions and for templates.
     pub attributes: Value,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub expires_at: Option<Timestamp>,
     pub token_version: i32,
-    /// Time at which a receipt first proved its keys.
+    /// Time at which a receipt first confirmed its keys. `None`: not confirmed.
     pub keys_proven_at: Option<Timestamp>,
-    /// A user token, an API key, an import or the subscription's token has vouched for the keys.
+    /// Whether a user token, an API key, an import or the subscription's token vouched for the keys.
     pub keys_vouched: bool,
     /// Day of the browser's last contact.
     pub last_seen: Timestamp,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// Time of the person's consent, as far as known.
+    /// Time of the person's consent. `None`: unknown.
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
 }
@@ -53,22 +53,23 @@ impl SubscriptionRow {
         Consent { at: self.consent_at, source: self.consent_source.clone() }
     }
 
-    /// Replaces it in memory.
+    /// Replaces the consent in memory.
     pub(crate) fn set_consent(&mut self, consent: Consent) {
         (self.consent_at, self.consent_source) = (consent.at, consent.source);
     }
 }
 
-/// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
+/// Returns a browser's token for its subscription. It is derived from id and version, and not stored. Raising the version
+/// revokes it.
 pub fn token(vault: &Vault, id: SubscriptionId, version: i32) -> [u8; 32] {
     vault.mac(Purpose::BrowserToken, &[id.0.as_bytes(), &version.to_be_bytes()])
 }
 
-/// Versions for which [`is_signed`] recognizes a token.
+/// Maximum versions for which [`is_signed`] recognises a token.
 const VERSIONS_LOOKED_AT: i32 = 32;
 
-/// Whether this server signed a token for the subscription, revoked or not. It takes no query, so guesses are cheap. Tokens of a
-/// subscription whose user has changed more than 31 times are not recognized.
+/// Whether this server signed the token for this subscription, revoked or not. It needs no query, so guesses are cheap. After
+/// more than 31 changes of user, tokens are not recognised.
 pub fn is_signed(vault: &Vault, id: SubscriptionId, shown: &[u8; 32]) -> bool {
     (1..=VERSIONS_LOOKED_AT).any(|version| shown.ct_eq(&token(vault, id, version)).into())
 }
@@ -76,7 +77,7 @@ pub fn is_signed(vault: &Vault, id: SubscriptionId, shown: &[u8; 32]) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub enum Right<'a> {
     Server,
-    /// A browser, with the token that it shows, if any.
+    /// A browser, with the token in the request if any.
     Browser(Option<&'a [u8; 32]>),
 }
 
@@ -91,38 +92,38 @@ impl Right<'_> {
     }
 }
 
-/// Wanted values of a subscription. `None` leaves a value as it is.
+/// Requested changes of a subscription. `None` leaves a value unchanged.
 #[derive(Debug, Clone)]
 pub struct Changes {
-    /// Caller. Values that the caller may not set are left out.
+    /// Caller. Values that it may not set are omitted.
     pub by: Speaker,
     /// User of the subscription. Inner `None`: no user.
     pub user_id: Option<Option<String>>,
     pub tags: Option<Vec<String>>,
-    /// Attributes, and whether they are merged into those there are (RFC 7396) or replace them.
+    /// Attributes, and whether they are merged (RFC 7396) or replace all.
     pub attributes: Option<(Map<String, Value>, Merge)>,
-    /// All topics, by name.
+    /// Names of all topics.
     pub topics: Option<Vec<String>>,
     pub locale: Option<Option<String>>,
     pub timezone: Option<Option<String>>,
 }
 
-/// Handling of attributes that are not named.
+/// What happens to attributes that the request does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
-    /// They stay; null removes a named one.
+    /// They stay. Null removes a named attribute.
     Patch,
     Replace,
 }
 
 impl Changes {
-    /// Whether a browser states another user than before. Servers are trusted to name users.
+    /// Whether a browser states another user than the stored one. Servers are trusted to change users.
     pub(crate) fn changes_user(&self, before: &SubscriptionRow) -> bool {
         let says_another = self.user_id.as_ref().is_some_and(|user| *user != before.user_id);
         before.user_id.is_some() && says_another && self.by != Speaker::Server
     }
 
-    /// Changes a row's values in memory, as far as the caller may. Returns false if its attributes would exceed
+    /// Applies the changes to a row in memory, as far as the caller may. Returns `false` if its attributes would exceed
     /// [`ATTRIBUTES_MAX`].
     pub(crate) fn apply(&self, row: &mut SubscriptionRow) -> bool {
         fn set<T: Clone>(place: &mut T, wanted: &Option<T>) {
@@ -143,7 +144,7 @@ impl Changes {
         row.attributes.to_string().len() <= ATTRIBUTES_MAX
     }
 
-    /// The attributes that are wanted where these are now.
+    /// Returns the attributes after the change. `there` are the current ones.
     fn attributes_from(&self, there: &Value) -> Value {
         let Some((named, merge)) = &self.attributes else { return there.clone() };
         let mut attributes = match there {
@@ -159,7 +160,7 @@ impl Changes {
         Value::Object(attributes)
     }
 
-    /// Returns the values that [`apply`](Self::apply) left out of a row, except those that the row has anyway.
+    /// Returns the values that [`apply`](Self::apply) omitted, except those that the row already has.
     pub(crate) fn left_out(&self, row: &SubscriptionRow) -> Vec<RefusedField> {
         let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(RefusedField::Tags);
         let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(RefusedField::Attributes);
@@ -167,7 +168,7 @@ impl Changes {
     }
 }
 
-/// Those of an app's subscriptions that have these ids, the newest first.
+/// Returns an app's subscriptions with these ids, the newest first.
 pub(crate) async fn read_all(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -207,8 +208,8 @@ pub(crate) async fn lock(
     )
 }
 
-/// Locks subscriptions in the common order, because two that replace each other would otherwise wait for each other. Missing ones
-/// are left out.
+/// Locks subscriptions in the common order, because two that replace each other would otherwise deadlock. Missing ones are
+/// omitted.
 pub(crate) async fn lock_in_order(
     conn: &mut PgConnection,
     ids: impl Iterator<Item = SubscriptionId>,
@@ -234,7 +235,7 @@ pub(crate) async fn lock_in_order(
     Ok(())
 }
 
-/// Subscriptions as a statement is given them: by their keys, in the order that everybody locks them in.
+/// Keys of subscriptions as parameters of a statement, in the common lock order.
 pub(crate) struct SubscriptionKeys {
     pub shards: Vec<i16>,
     pub ids: Vec<SubscriptionId>,
@@ -247,7 +248,7 @@ impl SubscriptionKeys {
     }
 }
 
-/// Those of these that a user has left, and when.
+/// Returns the subscriptions that a user has left, with the time.
 pub(crate) async fn left_by_users(
     conn: &mut PgConnection,
     keys: &SubscriptionKeys,
