@@ -1,4 +1,4 @@
-//! Webhooks: who is told, what there is to tell, and the requests that it becomes.
+//! Webhooks: receivers, events and requests.
 
 pub mod deliveries;
 pub mod notes;

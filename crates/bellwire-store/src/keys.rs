@@ -1,5 +1,5 @@
-//! Access: apps, their keys of each kind, teammates with passkeys and sessions, the keys that seal all of them, the server's
-//! certificates, and the audit log.
+//! Access: apps with their keys, teammates with passkeys and sessions, encryption keys, the server's certificates, and the
+//! audit log.
 
 pub mod api_keys;
 pub mod apps;

@@ -1,5 +1,5 @@
-//! Lists by id, with pages in both directions, the newest row first. A page begins beyond a row's key, so it stays in place while
-//! rows are added and deleted, and the last page costs as much as the first.
+//! Lists by id with pages in both directions, the newest row first. A page begins after a row's key, so it is stable while rows
+//! are added and deleted, and the last page costs as much as the first.
 
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ pub enum Towards {
 }
 
 impl Towards {
-    /// Returns the comparison of keys with the one that the page lies beyond.
+    /// Returns the SQL operator that compares a row's key with the page's key.
     pub fn comparison(self) -> &'static str {
         match self {
             Self::Older => " < ",
@@ -28,11 +28,11 @@ impl Towards {
     }
 }
 
-/// Rows of a list nearest to a key, in one direction, the nearest first.
+/// Page of a list: the rows nearest to a key in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keyset {
     pub towards: Towards,
-    /// The key, which itself is left out; the greatest one for the newest rows.
+    /// Key before the first row of the page. The greatest key: from the newest row.
     pub beyond: Uuid,
     pub limit: i64,
 }
@@ -42,12 +42,12 @@ impl Keyset {
         Self { towards: Towards::Older, beyond: Uuid::max(), limit }
     }
 
-    /// The row of that id, or else the next older one.
+    /// Starts at the row with this id, or else at the next older one.
     pub fn from(id: impl Into<Uuid>) -> Self {
         Self { beyond: just_above(id), ..Self::newest(1) }
     }
 
-    /// The row of that number, or else the next lower one.
+    /// Starts at the row with this number, or else at the next lower one.
     pub fn from_number(number: i32) -> Self {
         Self::from(key_of(number))
     }
@@ -61,8 +61,8 @@ pub fn key_of(number: i32) -> Uuid {
     Uuid::from_u128(u128::from(number.unsigned_abs()))
 }
 
-/// Reads a page, in the page's direction, as [`fetch_all!`] does. In the statement, which is a list of literals, `<` and `DESC` are
-/// reversed for newer rows. So each direction has its own statement, which is checked at compile time and uses an index.
+/// Reads a page with [`fetch_all!`] in the page's direction. For newer rows `<` and `DESC` are reversed in the statement, which
+/// consists of literals. So each direction has its own statement, which is checked at compile time and uses an index.
 macro_rules! paged {
     ($executor:expr, $page:expr, $row:ident, [$($text:tt)+] $(, $parameters:tt)*) => {
         match $page.towards {

@@ -59,7 +59,7 @@ pub use operations::schema::{Beside, SchemaError, check_schema, migrate};
 pub use results::ChunkProgress;
 pub use results::WriteOutcome;
 
-/// Gives each statement of a transaction so long, instead of the time that all statements have.
+/// Sets a timeout for each statement of a transaction, in place of the connection's timeout.
 async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {
     fetch_one!(connection, scalar, "SELECT set_config('statement_timeout', $1, true)", (milliseconds(to))).map(drop)
 }
@@ -68,7 +68,7 @@ fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
-/// The database's time: what [`bellwire_core::clock::Clock`] follows, and the only time that SQL is asked for.
+/// Returns the database's time, which [`bellwire_core::clock::Clock`] follows. No other function reads it.
 pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sqlx::Error> {
     fetch_one!(executor, scalar, r#"SELECT clock_timestamp() AS "now!""#)
 }
@@ -91,13 +91,13 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether an error was caused by one that [`is_transient`].
+/// Whether the cause of an error [`is_transient`].
 pub fn is_transient_cause(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref()).any(is_transient)
 }
 
-/// Whether a machine of Citus may have been lost in the middle of a statement, which it reports as an internal error, like some
-/// other errors, such as a row that COPY refuses there.
+/// Whether a machine of a Citus cluster may have failed during a statement. Citus reports that as an internal error, as it does
+/// some other errors, such as a row that COPY refuses.
 pub fn may_be_lost_machine(error: &sqlx::Error) -> bool {
     let is_internal = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "XX000");
     is_internal && connections::engine::is_distributed()
@@ -107,24 +107,24 @@ pub fn is_statement_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
 }
 
-/// Whether Postgres undid a transaction for the sake of others: a lock timeout, a deadlock or a serialization failure.
+/// Whether Postgres rolled a transaction back because of a lock timeout, a deadlock or a serialization failure.
 pub fn is_conflict(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "55P03" | "40P01" | "40001"))
 }
 
-/// Whether a value of the request has no representation in Postgres: NUL in a text or in JSON, or a time out of range.
+/// Whether a value of the request cannot be stored: NUL in a string or in JSON, or a time out of range.
 pub fn is_unstorable(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "22021" | "22P05" | "22008"))
 }
 
-/// Whether Postgres has no connection left, for anybody or for us.
+/// Whether Postgres has no free connection, in total or for this role.
 pub fn is_out_of_connections(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")
 }
 
-/// Whether a statement gave up waiting for a lock.
+/// Whether a statement failed because of a lock timeout.
 pub fn is_lock_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
 }

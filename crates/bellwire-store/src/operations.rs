@@ -1,5 +1,5 @@
-//! Operation of the database: schema, partitions, retention, sweeps, workers, setup, backups, and the responses to requests with
-//! an `Idempotency-Key`.
+//! Operations: schema, partitions, retention, sweeps, workers, setup, backups, and responses to requests with an
+//! `Idempotency-Key`.
 
 pub mod backups;
 pub mod clock_marks;

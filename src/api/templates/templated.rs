@@ -21,7 +21,7 @@ use bellwire_store::queue::templates::{self, TemplateRow};
 use bellwire_template::{Compiled, TemplateFault, TemplateFaultKind};
 use bellwire_vault::TEMPLATE;
 
-/// Recipients for whom a message's template is rendered before acceptance.
+/// Number of sample recipients of a message's template.
 const TRIED: i64 = 5;
 /// Subscriptions that are searched for these recipients, if the message has a segment.
 const SEARCHED: i64 = 1_000;

@@ -1,5 +1,5 @@
-//! TLS to Postgres. Modes are those of libpq ("SSL Support" in the PostgreSQL manual): where `prefer` or `allow` permits it, a
-//! connection that Postgres or rustls refuses is tried the other way.
+//! TLS to Postgres, with the modes of libpq ("SSL Support" in the PostgreSQL manual). With `prefer` and `allow`, a connection
+//! refused by Postgres or rustls is retried without or with TLS.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::plain;
 
 /// Parameters of the URL that name files.
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
-/// SQLSTATE of a connection that `pg_hba.conf` does not allow (invalid_authorization_specification).
+/// SQLSTATE of a connection that `pg_hba.conf` refuses (invalid_authorization_specification).
 const REFUSED: &str = "28000";
 
-/// Modes that replaced the configured one, by host: `disable` for `prefer`, `require` for `allow`.
+/// Modes that succeeded in place of the configured one, by host: `disable` for `prefer`, `require` for `allow`.
 static REPLACED: Mutex<BTreeMap<String, PgSslMode>> = Mutex::new(BTreeMap::new());
 
 /// Value of `sslmode`, as libpq names it.
@@ -32,7 +32,7 @@ pub fn mode_name(mode: PgSslMode) -> &'static str {
     MODES[index]
 }
 
-/// Applies the mode by which an earlier connection to the host succeeded.
+/// Applies the mode with which an earlier connection to the host succeeded.
 pub(super) fn fall_back(options: PgConnectOptions) -> PgConnectOptions {
     if !matches!(options.get_ssl_mode(), PgSslMode::Prefer | PgSslMode::Allow) {
         return options;
@@ -41,8 +41,8 @@ pub(super) fn fall_back(options: PgConnectOptions) -> PgConnectOptions {
     if let Some(mode) = replaced { options.ssl_mode(mode) } else { options }
 }
 
-/// Opens a [plain] connection. Where the handshake can never succeed, `prefer` continues without TLS. Where Postgres refuses
-/// connections without TLS, `allow` continues with it. Any other mode fails with advice.
+/// Opens a [plain] connection. `prefer` continues without TLS if the handshake can never succeed. `allow` continues with TLS if
+/// Postgres refuses connections without it. Other modes fail with advice.
 pub async fn connect(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
     let configured = mode_name(options.get_ssl_mode());
     let options = plain(options.clone());
@@ -85,7 +85,7 @@ fn unreadable_file(options: &PgConnectOptions) -> Option<sqlx::Error> {
     })
 }
 
-/// Describes a handshake that fails every time, and what to do.
+/// Describes a handshake that always fails, with the remedy.
 fn advice(options: &PgConnectOptions, error: &sqlx::Error) -> String {
     use CertificateError as Fault;
     let remedy = match handshake_error(error) {
@@ -116,7 +116,7 @@ fn handshake_error(error: &sqlx::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
 }
 
-/// Whether an error is of a handshake that fails every time, not of a connection that was cut in the middle of one.
+/// Whether a handshake failed with an error that is the same each time, not because the connection was interrupted.
 fn never_succeeds(error: &sqlx::Error) -> bool {
     use AlertDescription::{CertificateRequired, HandshakeFailure, InsufficientSecurity, ProtocolVersion, UnknownCA};
     // Of sqlx itself: Postgres refuses TLS, or files and names of the URL are wrong.

@@ -1,7 +1,7 @@
-//! Keeps looking for the primary, and leads the pools to it.
+//! Monitors the hosts, and points the pools to the primary.
 //!
-//! Without a primary, pools point to no host, so that connecting fails at once. Pointing to a host that refuses them, they would
-//! wait between their tries for up to a fifth of their time, two seconds, and find a new primary that much later.
+//! Without a primary, pools point to no host, so that connecting fails at once. Pointing to a host that refuses them, they
+//! would wait up to two seconds between attempts, and find a new primary that much later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use super::for_pool;
 use super::hosts::{DatabaseHosts, name};
 use super::primary::{Primary, PrimaryObservation, PrimaryState, ask};
 
-/// Interval of queries to a host, with and without a primary.
+/// Interval of status queries to a host.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
-/// Timeout of a host's response. A slower host counts as unknown.
+/// Timeout of a host's response. The state of a slower host is unknown.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// A commit that waits for a standby for longer is not confirmed until something changes.
+/// Time after which a commit that waits for a standby counts as stuck.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
 const NOWHERE: &str = "/nonexistent/no-primary";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sight {
     Unasked,
-    /// No result: it was too slow, or has no free connection.
+    /// State unknown: the host was too slow, or has no free connection.
     Unknown,
     Down,
     Seen(PrimaryObservation),
@@ -52,7 +52,7 @@ pub async fn watch_on(hosts: DatabaseHosts, pools: Vec<PgPool>, primary: Primary
     tokio::join!(join_all(looking), deciding);
 }
 
-/// Asks one host for ever.
+/// Queries the status of one host in an endless loop.
 async fn look_on(
     i: usize,
     options: &PgConnectOptions,
@@ -72,7 +72,7 @@ async fn look_on(
     }
 }
 
-/// Asks a host. A connection that has ended proves nothing, so a new one is tried.
+/// Queries the status of a host. If the existing connection has ended, a new one is tried.
 async fn look(options: &PgConnectOptions, connection: &mut Option<PgConnection>, several: bool) -> Sight {
     loop {
         let is_new = connection.is_none();
@@ -91,8 +91,8 @@ async fn look(options: &PgConnectOptions, connection: &mut Option<PgConnection>,
     }
 }
 
-/// Returns the state of a host that refused the connection: a refusal with a reason may come from a host that is up for existing
-/// connections.
+/// Derives the state of a host that refused a connection. A refusal with a reason may come from a host that still serves
+/// existing connections.
 fn sight_of(error: &sqlx::Error) -> Sight {
     let is_down = match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| code.starts_with("08") || code == "57P03"),
@@ -107,19 +107,19 @@ struct Choice {
     timeline: u32,
 }
 
-/// Observations of the cluster so far.
+/// What was observed of the cluster so far.
 #[derive(Debug, Default)]
 struct ClusterState {
-    /// Of the copies of which cluster the primary is one.
+    /// System identifier of the primary's cluster.
     system: Option<i64>,
     timeline: u32,
 }
 
-/// Chooses among hosts: of those that take writes the one of the highest timeline. `current` stays as long as there is none better, and
-/// while nothing is known of it.
+/// Chooses the primary: of the hosts that accept writes, the one with the highest timeline. `current` stays while there is no
+/// better one, and while its state is unknown.
 ///
-/// A primary that returns after another one was promoted has the lower timeline. Two that were promoted from the same one have
-/// equal timelines: then the first one seen stays.
+/// A former primary that returns after a promotion has a lower timeline. Two hosts promoted from the same primary have equal
+/// timelines: then the first one seen stays.
 fn choose(sights: &[Sight], current: Option<Choice>, known: &ClusterState) -> Option<Choice> {
     let writable = sights.iter().enumerate().filter_map(|(host, sight)| match sight {
         Sight::Seen(seen) if !seen.read_only && known.system.is_none_or(|system| seen.system == Some(system)) => {
@@ -143,9 +143,9 @@ struct Decider<'a> {
     metrics: &'a dyn ConnectionMetrics,
     current: Option<Choice>,
     known: ClusterState,
-    /// Start of each commit's wait for a standby.
+    /// Commits that wait for a standby, with the start of the wait.
     waiting: HashMap<String, Instant>,
-    /// Last warning about hosts that must not be written to.
+    /// Last warning about hosts that must not be written to, to log it once.
     said: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// Leads the pools to what was chosen.
+    /// Points the pools to the chosen host.
     fn take(&mut self, choice: Option<Choice>, sights: &[Sight]) {
         let Some(choice) = choice else {
             warn!(hosts = self.describe(sights), "no host of the database takes writes");
@@ -207,7 +207,8 @@ impl<'a> Decider<'a> {
         self.primary.stands(PrimaryState::Up);
     }
 
-    /// Leads all pools there. Their sessions keep this process's name, by which others see it and end what is left of it.
+    /// Points all pools to a host. Their sessions keep this process's application name, by which other processes identify and
+    /// end stale sessions.
     fn lead(&self, to: impl Fn(PgConnectOptions) -> PgConnectOptions) {
         for pool in self.pools {
             let (options, before) = (to(self.hosts.all()[0].clone()), pool.connect_options());
@@ -219,7 +220,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// Warns once about hosts that accept writes although they are not the primary: such writes are lost.
+    /// Warns once about hosts that accept writes but are not the primary: writes to them are lost.
     fn warn_of_others(&mut self, sights: &[Sight]) {
         let chosen = self.current.map(|current| current.host);
         let takes_writes = |sight: &Sight| matches!(sight, Sight::Seen(seen) if !seen.read_only);

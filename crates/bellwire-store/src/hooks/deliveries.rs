@@ -1,4 +1,5 @@
-//! Requests to receivers of webhooks: claimed under a lease, settled under its fence, kept until they are taken or too old.
+//! Requests to receivers of webhooks: claimed under a lease, settled under its fence, stored until they are accepted or too
+//! old.
 
 use std::time::Duration;
 
@@ -13,23 +14,23 @@ use bellwire_core::hook::DeliveryState;
 use bellwire_core::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
 use bellwire_vault::{Vault, WEBHOOK_BODY};
 
-/// Rows that retention deletes at a time: each takes its attempts along.
+/// Rows that retention deletes at a time, each with its attempts.
 const CHUNK: i64 = 2_000;
 
-/// A delivery under our lease.
+/// A request under this process's lease.
 #[derive(Debug)]
 pub struct Claimed {
     pub id: HookDeliveryId,
     pub lease: Uuid,
-    /// Sealed body of the request.
+    /// Encrypted body of the request.
     pub body: Vec<u8>,
     pub retries: i32,
 }
 
-/// For how long a claim holds: longer than waiting for a place and an answer takes.
+/// Duration of a lease: longer than waiting for a slot and a response.
 pub const LEASE: Duration = Duration::from_secs(60);
 
-/// Claims due deliveries of a webhook, the oldest first, under a fresh lease. After a crash they are claimed again when it
+/// Claims due requests of a webhook under a new lease, the oldest first. After a crash they are claimed again when the lease
 /// expires.
 pub async fn claim(
     pool: &PgPool,
@@ -54,7 +55,7 @@ pub struct Settled {
     pub id: HookDeliveryId,
     pub lease: Uuid,
     pub state: DeliveryState,
-    /// Next due time, if it is still pending.
+    /// Time of the next attempt, if still pending.
     pub due_at: Timestamp,
     pub at: Timestamp,
     pub status: Option<u16>,
@@ -63,7 +64,7 @@ pub struct Settled {
     pub reason: Option<String>,
 }
 
-/// Writes down what requests came to: those that are still ours.
+/// Stores the results of requests that are still under this process's lease.
 pub async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
     let status = |it: &Settled| it.status.map(|status| i16::try_from(status).unwrap_or(i16::MAX));
     execute!(
@@ -90,7 +91,7 @@ pub async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
     )
 }
 
-/// Makes requests that were not sent due at a later time. They use up no attempt.
+/// Makes unsent requests due at a later time, without using up an attempt.
 pub async fn give_back(pool: &PgPool, unsent: &[(HookDeliveryId, Uuid)], due_at: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = unsent.iter().map(|(id, lease)| (id.0, *lease)).unzip();
     execute!(
@@ -106,7 +107,7 @@ pub struct DeliveryRow {
     pub id: HookDeliveryId,
     pub state: DeliveryState,
     pub events: i32,
-    /// Sealed body of the request.
+    /// Encrypted body of the request.
     pub body: Option<Vec<u8>>,
     pub attempts: i32,
     pub due_at: Timestamp,
@@ -114,7 +115,7 @@ pub struct DeliveryRow {
     pub ended_at: Option<Timestamp>,
 }
 
-/// A webhook's deliveries with ids beyond the page's key, the nearest first: in that state, or in any. Their bodies are left out.
+/// Returns a webhook's requests beyond the page's key, the nearest ids first, in one state or all. Bodies are omitted.
 pub async fn list(
     pool: &PgPool,
     webhook: WebhookId,
@@ -130,7 +131,7 @@ pub async fn list(
     )
 }
 
-/// One of them, with its body.
+/// Returns one request with its body.
 pub async fn find(
     executor: impl PgExecutor<'_>,
     webhook: WebhookId,
@@ -173,7 +174,7 @@ pub struct WebhookBacklog {
     pub oldest_at: Option<Timestamp>,
 }
 
-/// Counts what waits: of each webhook no more than is kept for it.
+/// Counts waiting requests, up to the limit of each webhook.
 pub async fn backlog(pool: &PgPool) -> sqlx::Result<WebhookBacklog> {
     fetch_one!(
         pool,
@@ -183,14 +184,14 @@ pub async fn backlog(pool: &PgPool) -> sqlx::Result<WebhookBacklog> {
     )
 }
 
-/// Failed deliveries to send again.
+/// Failed requests to send again.
 #[derive(Debug, Clone, Copy)]
 pub enum ResendSelection {
     One(HookDeliveryId),
     Since(Timestamp),
 }
 
-/// Has failed deliveries sent again, each under its own id and with all its retries. Returns how many.
+/// Resends failed requests, each with its own id and all its retries. Returns the number.
 pub async fn replay(
     conn: &mut PgConnection,
     webhook: WebhookId,
@@ -209,8 +210,7 @@ pub async fn replay(
     )
 }
 
-/// Takes a user out of everything that receivers are still to be told of one of their subscriptions. Returns how many requests
-/// named it.
+/// Removes a user from pending requests with events about a subscription. Returns the number of requests that named the user.
 pub async fn forget(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -236,8 +236,8 @@ pub async fn forget(
     Ok(forgotten)
 }
 
-/// Removes a user from pending events about browsers that they left, and from those packed during their erasure, from `asked_at`
-/// on. Returns the number of requests that named them.
+/// Removes a user from pending events about browsers that the user left, and from events packed since `asked_at`, during the
+/// erasure. Returns the number of requests that named the user.
 pub async fn forget_user(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -272,7 +272,7 @@ pub async fn forget_user(
     Ok(forgotten)
 }
 
-/// Of the browsers that something is still to be told of, or could not be, those that a user has left, and when.
+/// Returns browsers in pending or failed requests that a user has left, with the time.
 async fn left_browsers(conn: &mut PgConnection, app: AppId) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
     let named = fetch_all!(
         &mut *conn,
@@ -285,7 +285,7 @@ async fn left_browsers(conn: &mut PgConnection, app: AppId) -> sqlx::Result<(Vec
     left_by_users(conn, &keys).await
 }
 
-/// Returns a sealed body without the events whose data `names` the user. `None`: no event does.
+/// Removes the user from events for which `names` is true, and encrypts the body again. `None`: no such event.
 fn without_user(vault: &Vault, id: Uuid, sealed: &[u8], names: impl Fn(&Value) -> bool) -> Option<Vec<u8>> {
     let opened = vault.open(WEBHOOK_BODY, id, sealed).ok()?;
     let mut events: Vec<Value> = serde_json::from_slice(&opened).ok()?;
@@ -296,7 +296,7 @@ fn without_user(vault: &Vault, id: Uuid, sealed: &[u8], names: impl Fn(&Value) -
     Some(vault.seal(WEBHOOK_BODY, id, &body))
 }
 
-/// Deletes a chunk of what was delivered before `delivered`, and of what failed before `failed`.
+/// Deletes a chunk of requests that were accepted before `delivered` or failed before `failed`.
 pub async fn clear(pool: &PgPool, delivered: Timestamp, failed: Timestamp) -> sqlx::Result<u64> {
     rows_affected!(
         pool,

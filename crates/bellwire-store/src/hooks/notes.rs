@@ -1,5 +1,5 @@
-//! Results of deliveries, noted for webhooks in the transaction that causes them, only in apps with such webhooks. Notes are only
-//! inserted, so no transaction waits for another.
+//! Results of deliveries, recorded as notes for webhooks in the transaction that causes them, only in apps with such webhooks.
+//! Notes are only inserted, so no transaction waits for another.
 
 use sqlx::PgConnection;
 
@@ -9,7 +9,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// Notes those of these settlements that webhooks receive. Without any, it costs nothing.
+/// Records those settlements that webhooks subscribe to. Costs nothing if there are none.
 pub async fn write<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -33,7 +33,7 @@ pub async fn write<'a>(
     )
 }
 
-/// Notes deliveries that ended without another POST, if webhooks receive it.
+/// Records deliveries that ended without another POST, if webhooks subscribe to that.
 pub async fn write_unsent(
     conn: &mut PgConnection,
     rows: &[QueuedDelivery],

@@ -1,5 +1,4 @@
-//! Notes and stream events, packed into deliveries of webhooks in one transaction, so that each event is packed once after any
-//! interruption.
+//! Packs notes and stream events into webhook requests. One transaction packs each event once, even after an interruption.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,13 +15,13 @@ use bellwire_core::clock::{Timestamp, derived_uuid_of};
 use bellwire_core::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
 
 pub const NOTES_MAX: i64 = 5_000;
-/// Stored events of the stream that one round takes.
+/// Maximum stream events read in one round.
 pub const STREAM_MAX: i64 = 500;
-/// Deliveries of a webhook that are kept for it, waiting or failed: what comes on top is dropped, with an alert.
+/// Maximum waiting and failed requests of a webhook. Further events are dropped, with an alert.
 const KEPT_MAX: i64 = 5_000;
 
 const CLICKED: i16 = 22;
-/// Endings with a response of an attempt.
+/// Codes of endings that have a response.
 const WITH_ANSWER: std::ops::RangeInclusive<i16> = 2..=7;
 
 #[derive(Debug, Clone)]
@@ -33,7 +32,7 @@ pub struct Hearer {
     pub events: Vec<String>,
     pub max_events: i32,
     pub heard_from: Timestamp,
-    /// Number of further deliveries that fit.
+    /// Number of further requests that fit.
     pub room: i64,
 }
 
@@ -48,7 +47,7 @@ pub struct Note {
     pub campaign: Option<CampaignId>,
     pub subscription: SubscriptionId,
     pub user_id: Option<String>,
-    /// The last attempt, of a delivery that was not accepted: its number, HTTP status and reason.
+    /// Number of the last attempt, if the delivery was not accepted. Status and reason follow.
     pub attempt: Option<i32>,
     pub status: Option<i16>,
     pub reason: Option<String>,
@@ -60,12 +59,12 @@ pub struct NewDelivery {
     pub id: HookDeliveryId,
     pub webhook: WebhookId,
     pub events: usize,
-    /// Sealed body of the request.
+    /// Encrypted body of the request.
     pub body: Vec<u8>,
     pub subscriptions: Vec<SubscriptionId>,
 }
 
-/// Begins a round, unless another process runs one.
+/// Begins a round. `None`: another process runs one.
 pub async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Postgres>>> {
     let mut tx = begin_by_index(pool).await?;
     let alone = fetch_one!(
@@ -76,7 +75,7 @@ pub async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Po
     Ok(alone.then_some(tx))
 }
 
-/// Whether any webhook receives events, or notes exist that no webhook receives any longer.
+/// Whether any webhook is active, or notes without a webhook must be deleted.
 pub async fn any(pool: &PgPool) -> sqlx::Result<bool> {
     fetch_one!(
         pool,
@@ -85,8 +84,8 @@ pub async fn any(pool: &PgPool) -> sqlx::Result<bool> {
     )
 }
 
-/// Returns all active webhooks, locked until the round ends. A concurrent deletion waits, and then deletes the packed deliveries,
-/// too.
+/// Returns all active webhooks, locked until the round ends. A concurrent deletion waits, and then also deletes the packed
+/// requests.
 pub async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
     fetch_all!(
         conn,
@@ -98,7 +97,7 @@ pub async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
     )
 }
 
-/// Takes notes with the data of their events. Those of deleted messages are dropped. Also returns the number taken.
+/// Deletes and returns a chunk of notes with the data of their events, and their number. Notes of deleted messages are dropped.
 pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>)> {
     let rows = fetch_all!(
         &mut *conn,
@@ -156,7 +155,7 @@ struct LastResponse {
     reason: Option<String>,
 }
 
-/// Present values of a subscription that events name.
+/// Current values of a subscription for an event.
 #[derive(Debug)]
 struct EventRecipient {
     user_id: Option<String>,
@@ -215,7 +214,7 @@ async fn last_answers(
     Ok(last)
 }
 
-/// Returns the clicked buttons. `None`: the notification itself.
+/// Returns the clicked buttons by delivery. `None`: the notification itself was clicked.
 async fn clicked_actions(
     conn: &mut PgConnection,
     of: Deliveries,
@@ -237,17 +236,17 @@ async fn clicked_actions(
 #[derive(Debug)]
 pub struct PackedEvent {
     pub id: EventId,
-    /// `None`: the server as a whole.
+    /// App of the event. `None`: the server.
     pub app: Option<AppId>,
     pub kind: String,
     pub at: Timestamp,
     pub data: Value,
-    /// Subscription whose user the event names.
+    /// Subscription whose user is added to the event.
     pub names: Option<SubscriptionId>,
 }
 
-/// Reads the stream events of these apps (`None`: of all apps and of the server), and moves the cursor. The rows stay for
-/// listeners. Also returns their number.
+/// Reads the stream events of these apps (`None`: of all apps and the server), and advances the cursor. The rows stay for live
+/// streams. Also returns their number.
 pub async fn take_stream(
     pool: &PgPool,
     conn: &mut PgConnection,
@@ -276,7 +275,7 @@ pub async fn take_stream(
     Ok((taken, told))
 }
 
-/// Adds the user and the consent to events about subscriptions: those of now, so that an erased user is named nowhere.
+/// Adds current user and consent to events about subscriptions. Reading them now ensures that an erased user is never named.
 async fn name_users(conn: &mut PgConnection, told: &mut [PackedEvent]) -> sqlx::Result<()> {
     let of = |event: &PackedEvent| event.data["subscription"].as_str()?.parse::<SubscriptionId>().ok();
     let recipients = recipients(conn, told.iter().filter_map(of).collect()).await?;
@@ -304,7 +303,7 @@ pub async fn add(conn: &mut PgConnection, deliveries: &[NewDelivery], now: Times
     Ok(())
 }
 
-/// Counts events that there was no room for, and raises an alert.
+/// Counts dropped events, and raises an alert.
 pub async fn dropped(conn: &mut PgConnection, hearer: &Hearer, n: usize, now: Timestamp) -> sqlx::Result<()> {
     execute!(
         &mut *conn,

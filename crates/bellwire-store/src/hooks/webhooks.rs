@@ -1,4 +1,4 @@
-//! Webhooks as their app sets them, and how their receivers are.
+//! Webhooks: settings and state.
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -18,7 +18,7 @@ pub const WEBHOOKS_MAX: i64 = 10;
 pub struct Webhook {
     pub id: WebhookId,
     pub name: String,
-    /// Sealed URL of the receiver.
+    /// Encrypted URL of the receiver.
     pub url: Vec<u8>,
     /// Event types, by the names of [`EventType`](bellwire_core::event_type::EventType).
     pub events: Vec<String>,
@@ -31,35 +31,35 @@ pub struct Webhook {
     pub open_until: Option<Timestamp>,
     pub failing_since: Option<Timestamp>,
     pub dropped: i64,
-    /// Deliveries that are sent when they are due.
+    /// Requests that wait to be sent.
     pub pending: i64,
-    /// Deliveries that wait to be replayed.
+    /// Failed requests, which can be replayed.
     pub failed: i64,
     pub created_at: Timestamp,
     /// Creator, by [`Who::name`](crate::keys::audit::Who::name).
     pub created_by: String,
     pub changed_at: Timestamp,
-    /// Name of the last editor. `None`: no one, or the server, which disables failing webhooks.
+    /// Name of the last editor. `None`: no change, or the server disabled the webhook.
     pub changed_by: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddWebhookResult {
     Done,
-    /// The app has [`WEBHOOKS_MAX`] already.
+    /// The app has [`WEBHOOKS_MAX`] webhooks.
     TooMany,
 }
 
 #[derive(Debug)]
 pub struct WebhookFields {
     pub name: String,
-    /// Sealed URL of the receiver.
+    /// Encrypted URL of the receiver.
     pub url: Vec<u8>,
     pub events: Vec<String>,
     pub heard: WebhookKinds,
     pub max_events: i32,
     pub policy: Option<Value>,
-    /// None: it is active.
+    /// Reason why the webhook is disabled. `None`: it is enabled.
     pub disabled_why: Option<WebhookDisabledReason>,
     /// Calling teammate or key, by [`Who::name`](crate::keys::audit::Who::name).
     pub by: String,
@@ -95,7 +95,7 @@ async fn lock_app(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     fetch_one!(conn, scalar, "SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", (app.0)).map(drop)
 }
 
-/// Writes the events of all of an app's active webhooks.
+/// Updates the union of event types that an app's active webhooks subscribe to.
 async fn hear(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -105,7 +105,7 @@ async fn hear(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     )
 }
 
-/// An app's webhooks, the newest first; or only one.
+/// Returns an app's webhooks, the newest first, or only one.
 pub async fn list(executor: impl PgExecutor<'_>, app: AppId, only: Option<WebhookId>) -> sqlx::Result<Vec<Webhook>> {
     fetch_all!(
         executor,
@@ -124,7 +124,7 @@ pub async fn find(executor: impl PgExecutor<'_>, app: AppId, id: WebhookId) -> s
     Ok(list(executor, app, Some(id)).await?.pop())
 }
 
-/// Changes a webhook. Enabled again, it gets events from then on, and its breaker lets a first request through.
+/// Changes a webhook. One that is enabled again gets events from then on, and its breaker is half open.
 pub async fn change(
     conn: &mut PgConnection,
     app: AppId,
@@ -151,7 +151,7 @@ pub async fn change(
     Ok(WriteOutcome::by(done))
 }
 
-/// Removes a webhook with everything that waits for it.
+/// Deletes a webhook and its requests.
 pub async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -> sqlx::Result<WriteOutcome> {
     lock_app(conn, app).await?;
     let done = rows_affected!(&mut *conn, "DELETE FROM webhooks WHERE app = $1 AND id = $2", (app.0, id.0))?;
@@ -159,7 +159,7 @@ pub async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -> sqlx:
     Ok(WriteOutcome::by(done))
 }
 
-/// Gives a webhook a new secret. The current one signs in addition until then. An earlier one becomes invalid.
+/// Sets a new secret. The current one also signs until `until`. An earlier one becomes invalid.
 pub async fn rotate(
     conn: &mut PgConnection,
     app: AppId,
@@ -178,18 +178,18 @@ pub async fn rotate(
     Ok(WriteOutcome::by(done))
 }
 
-/// A webhook that something is due for.
+/// A webhook with due requests.
 #[derive(Debug, Clone)]
 pub struct WebhookTarget {
     pub id: WebhookId,
     pub app: AppId,
     pub max_retries: i16,
-    /// Sealed URL of the receiver.
+    /// Encrypted URL of the receiver.
     pub url: Vec<u8>,
     pub policy: Option<Value>,
-    /// Sealed secret for signatures.
+    /// Encrypted secret for signatures.
     pub secret: Vec<u8>,
-    /// Sealed; it signs still.
+    /// Encrypted previous secret, while it is still valid.
     pub former_secret: Option<Vec<u8>>,
     pub breaker: String,
     pub open_until: Option<Timestamp>,
@@ -218,7 +218,7 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<WebhookTarge
     )
 }
 
-/// Shares the state of a webhook's breaker with other replicas, unless they have a later one.
+/// Stores the state of a webhook's breaker for other replicas, unless a later state is stored.
 pub async fn share_breaker(pool: &PgPool, id: WebhookId, breaker: Snapshot) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -227,7 +227,7 @@ pub async fn share_breaker(pool: &PgPool, id: WebhookId, breaker: Snapshot) -> s
     )
 }
 
-/// Remembers since when a webhook fails; none: it works.
+/// Stores the start of a webhook's failures. `None`: the last request succeeded.
 pub async fn set_failing(pool: &PgPool, id: WebhookId, since: Option<Timestamp>) -> sqlx::Result<()> {
     execute!(
         pool,

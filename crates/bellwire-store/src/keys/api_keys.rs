@@ -1,4 +1,4 @@
-//! API keys: 32 random octets behind `bw_`, kept only as an HMAC.
+//! API keys: 32 random bytes with the prefix `bw_`, stored only as an HMAC.
 
 use std::collections::HashSet;
 
@@ -25,25 +25,25 @@ pub const PREFIX: &str = "bw_";
 pub struct ApiKey {
     /// Id of the key.
     pub id: ApiKeyId,
-    /// The app it acts for; none for the server's own.
+    /// App of the key. `None`: the server's own key.
     pub app: Option<AppId>,
     /// The first characters of the secret.
     pub hint: String,
-    /// Name of the key for people.
+    /// Display name of the key.
     pub name: String,
-    /// Scopes of the key by name.
+    /// Names of the scopes.
     pub scopes: Vec<String>,
     /// Time of the creation.
     pub created_at: Timestamp,
-    /// Expiry, after which it is invalid.
+    /// Time from which the key is invalid. `None`: never.
     pub expires_at: Option<Timestamp>,
-    /// Time of the revocation.
+    /// Time of the revocation. `None`: not revoked.
     pub revoked_at: Option<Timestamp>,
-    /// Day of the last request, in UTC. None: never used.
+    /// Day (UTC) of the last request with the key. `None`: never used.
     pub last_used_on: Option<NaiveDate>,
-    /// The key that made it.
+    /// Key that created it.
     pub made_by: Option<ApiKeyId>,
-    /// The teammate who made it. The command line made it if both are `None`.
+    /// Teammate who created it. If this and `made_by` are `None`, the command line did.
     pub made_by_teammate: Option<TeammateId>,
 }
 
@@ -56,7 +56,7 @@ impl ApiKey {
 }
 
 impl ApiKey {
-    /// Whether this key may do what asks for that scope.
+    /// Whether this key has the scope.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|held| held == scope.name() || held == Scope::Operator.name())
     }
@@ -64,17 +64,16 @@ impl ApiKey {
 
 #[derive(Debug, Clone, Copy)]
 pub struct NewKey<'a> {
-    /// The app it acts for; none for the server's own.
+    /// App of the key. `None`: the server's own key.
     pub app: Option<AppId>,
     pub name: &'a str,
-    /// With an app, any of [`Scope::OF_APPS`]; without one, one of [`Scope::OF_SERVER`]. The database refuses anything
-    /// else.
+    /// Any of [`Scope::OF_APPS`] with an app, otherwise one of [`Scope::OF_SERVER`]. The database refuses others.
     pub scopes: &'a [Scope],
-    /// Expiry, after which it is invalid.
+    /// Time from which the key is invalid. `None`: never.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Creates a key at the command line, whose permission cannot be revoked meanwhile.
+/// Creates a key for the command line, whose permission cannot be revoked.
 pub async fn create(
     pool: &PgPool,
     vault: &Vault,
@@ -91,7 +90,7 @@ pub async fn create(
     made.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Creates a key: its row and its secret, which is shown only now. `None`: the creator's key was revoked or expired meanwhile, or
+/// Creates a key. Returns its row and its secret, which is not stored. `None`: the creator's key was revoked or has expired, or
 /// the teammate was suspended. Call it in a transaction that locks out other creations and revocations of keys.
 pub async fn make(
     conn: &mut PgConnection,
@@ -139,8 +138,8 @@ pub async fn make(
     Ok(Some((key, secret)))
 }
 
-/// Locks out other creations and revocations of keys: a revocation sees all keys that the revoked one created, and a revoked key
-/// creates nothing. Requests that only use a key do not wait.
+/// Locks out other creations and revocations of keys until the transaction ends. So a revocation sees all keys created with the
+/// revoked one, and a revoked key creates none. Requests that only use a key do not wait.
 pub(super) async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     execute!(conn, "LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE")
 }
@@ -151,8 +150,8 @@ pub fn mac(vault: &Vault, secret: &str) -> SecretMac {
     vault.mac(Purpose::ApiKey, &[secret.as_bytes()])
 }
 
-/// Finds a valid key by its secret's HMAC, and with it, in the same round trip, the app that the request names. None: no such
-/// key, expired, or revoked.
+/// Finds a valid key by its secret's HMAC, and the app in the request, in one round trip. `None`: the key is unknown, expired
+/// or revoked.
 pub async fn authenticate(
     pool: &PgPool,
     secret_mac: &SecretMac,
@@ -204,7 +203,7 @@ pub async fn authenticate(
     }))
 }
 
-/// Notes that a key was shown on that day.
+/// Records the day on which a key was used.
 pub async fn note_use(pool: &PgPool, id: ApiKeyId, on: NaiveDate) -> Result<(), sqlx::Error> {
     execute!(
         pool,
@@ -213,7 +212,7 @@ pub async fn note_use(pool: &PgPool, id: ApiKeyId, on: NaiveDate) -> Result<(), 
     )
 }
 
-/// An app's keys (or, without one, the server's own) with ids beyond the page's key, the nearest first.
+/// Returns keys of an app, or of the server (`None`), beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: Option<AppId>, page: Keyset) -> Result<Vec<ApiKey>, sqlx::Error> {
     paged!(pool, page, ApiKey,
         [r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
@@ -228,7 +227,7 @@ pub async fn find_valid_of_server(pool: &PgPool, id: ApiKeyId, now: Timestamp) -
     Ok(found.filter(|key| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now)))
 }
 
-/// Those of these keys, whosever they are, that are valid.
+/// Returns those of these keys that are valid, of any app.
 pub async fn valid(pool: &PgPool, ids: &[ApiKeyId], now: Timestamp) -> Result<HashSet<ApiKeyId>, sqlx::Error> {
     let valid = fetch_all!(
         pool,
@@ -240,16 +239,16 @@ pub async fn valid(pool: &PgPool, ids: &[ApiKeyId], now: Timestamp) -> Result<Ha
     Ok(valid.into_iter().collect())
 }
 
-/// A key of an app or, without one, of the server.
+/// Returns a key of an app, or of the server (`None`).
 pub async fn find(pool: &PgPool, app: Option<AppId>, id: ApiKeyId) -> Result<Option<ApiKey>, sqlx::Error> {
     let first = list(pool, app, Keyset::from(id)).await?.pop();
     Ok(first.filter(|key| key.id == id))
 }
 
-/// Revokes a key permanently and, unless they are to be kept, the keys that it created, and so on, with the identity keys of
-/// each. Returns the number of API keys; 0 if all were revoked already. `None`: the app has no such key.
+/// Revokes a key permanently. Unless they are to be kept, also revokes the keys created with it, and so on, and deletes their
+/// identity keys. Returns the number of API keys; 0 if all were revoked already. `None`: the app has no such key.
 ///
-/// Each app that loses keys finds that in its log.
+/// Each app that loses keys gets an audit entry.
 pub async fn revoke(
     pool: &PgPool,
     app: Option<AppId>,

@@ -16,24 +16,24 @@ pub struct App {
     /// Short name, unique on this server.
     pub slug: String,
     pub name: String,
-    /// Origins that browsers may call from.
+    /// Origins whose pages may call the API from browsers.
     pub origins: Vec<String>,
     pub allow_other_gateways: bool,
-    /// Rights of browsers in addition to joining and leaving open topics.
+    /// Permissions of browsers in addition to joining and leaving open topics.
     pub browsers_may: BrowsersMay,
-    /// Maximum of `retries` in QStash's form of policies, and their default: 0 to 1,000.
+    /// Maximum `retries` of a policy in QStash's form, and the default: 0 to 1,000.
     pub max_retries: i16,
-    /// Turns relative to another app with one: 1 to [`WEIGHT_MAX`].
+    /// Share of sending capacity relative to an app of weight 1: 1 to [`WEIGHT_MAX`].
     pub weight: i16,
     pub created_at: Timestamp,
-    /// Start of its deletion. Such an app is visible to operators only.
+    /// Time at which deletion of the app started. Such an app is visible only to operators. `None`: not being deleted.
     pub deleting_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
     Done,
-    /// Another one has its slug, which may be one that is being deleted.
+    /// Another app has this slug, possibly one that is being deleted.
     SlugTaken,
 }
 
@@ -48,12 +48,12 @@ pub async fn create(conn: &mut PgConnection, app: &App) -> Result<Created, sqlx:
     Ok(if done == 1 { Created::Done } else { Created::SlugTaken })
 }
 
-/// The app of that id or slug, unless it is being deleted.
+/// Returns the app by id or slug, unless it is being deleted.
 pub async fn find(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     Ok(find_any(pool, id, slug).await?.filter(|app| app.deleting_at.is_none()))
 }
 
-/// The app of that id or slug, even if it is being deleted.
+/// Returns the app by id or slug, even if it is being deleted.
 pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> Result<Option<App>, sqlx::Error> {
     fetch_optional!(
         pool,
@@ -64,7 +64,7 @@ pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> R
     )
 }
 
-/// The app of the example page, if it was made and is not being deleted.
+/// Returns the app of the example page. `None`: not created, or being deleted.
 pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
     fetch_optional!(
         pool,
@@ -78,7 +78,7 @@ pub async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx
     execute!(conn, "UPDATE apps SET is_example = true WHERE id = $1", (id.0))
 }
 
-/// Apps with ids beyond the page's key, those being deleted included, the nearest first.
+/// Returns apps beyond the page's key, the nearest ids first. Apps being deleted are included.
 pub async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> {
     paged!(pool, page, App,
         ["SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
@@ -88,7 +88,7 @@ pub async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> 
     )
 }
 
-/// Returns the app with that id and locks it against changes until the end of the transaction. `None` during its deletion.
+/// Returns the app, locked against changes until the end of the transaction. `None` while it is being deleted.
 pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sqlx::Error> {
     fetch_optional!(
         conn,
@@ -99,7 +99,7 @@ pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sql
     )
 }
 
-/// Settings of the app's prompt, as the API wrote them. `None`: no settings.
+/// Returns the settings of the app's prompt, as the API stored them. `None`: no settings.
 pub async fn read_prompt(pool: &PgPool, id: AppId) -> Result<Option<Value>, sqlx::Error> {
     sqlx::query_scalar!("SELECT prompt FROM apps WHERE id = $1", id.0).fetch_one(pool).await
 }
@@ -108,7 +108,7 @@ pub async fn write_prompt(executor: impl PgExecutor<'_>, id: AppId, prompt: Opti
     sqlx::query!("UPDATE apps SET prompt = $2 WHERE id = $1", id.0, prompt).execute(executor).await.map(drop)
 }
 
-/// Writes everything but what never changes of an app that is [locked](lock).
+/// Writes all changeable values of an app that is [locked](lock).
 pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     execute!(
         executor,

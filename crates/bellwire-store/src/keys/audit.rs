@@ -1,5 +1,5 @@
-//! Audit log: actions of people, by key, session or command line. An entry is written in the transaction of its action, so both
-//! exist or neither. It is never changed: the database refuses it.
+//! Audit log: actions of people by key, session or command line. An entry is written in the transaction of its action, so both
+//! exist or neither. The database refuses changes of entries.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use bellwire_core::clock::{Timestamp, first_uuid_of, uuid_of};
 use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use bellwire_core::named;
 
-/// Actor of the command line, which needs no key.
+/// Name of the actor at the command line, which needs no key.
 pub const LOCAL: &str = "local";
-/// Actor without proof of identity.
+/// Name of an actor without proof of identity.
 pub const NOBODY: &str = "nobody";
 const TEAMMATE: &str = "teammate";
 
@@ -25,45 +25,45 @@ const TEAMMATE: &str = "teammate";
 const CHUNK: i64 = 10_000;
 
 named! {
-    /// An action that the audit log names. Names never change; each route that changes something has one.
+    /// Action in the audit log. Names never change. Each changing route has one.
     pub enum AuditAction {
-        /// An app was made.
+        /// An app was created.
         AppCreated = "app.created",
         /// An app's name, origins or the like were changed.
         AppChanged = "app.changed",
         /// An app was deleted.
         AppDeleted = "app.deleted",
-        /// An API key was made.
+        /// An API key was created.
         ApiKeyCreated = "api_key.created",
-        /// An API key was revoked, and what descended from it.
+        /// An API key was revoked, with keys created with it.
         ApiKeyRevoked = "api_key.revoked",
-        /// A key for user tokens was made.
+        /// An identity key was created.
         IdentityKeyCreated = "identity_key.created",
-        /// A key for user tokens was removed.
+        /// An identity key was deleted.
         IdentityKeyRemoved = "identity_key.removed",
-        /// A VAPID key was made.
+        /// A VAPID key was generated.
         VapidKeyCreated = "vapid_key.created",
         /// A VAPID key was imported.
         VapidKeyImported = "vapid_key.imported",
-        /// A VAPID key became the one that new subscribers get.
+        /// A VAPID key became active.
         VapidKeyActivated = "vapid_key.activated",
         /// A VAPID key's contact was changed.
         VapidKeyChanged = "vapid_key.changed",
-        /// A VAPID private key was taken out.
+        /// A VAPID private key was exported.
         VapidKeyExported = "vapid_key.exported",
-        /// An app, or its subscriptions, began to be taken out.
+        /// An export of an app or its subscriptions started.
         AppExported = "app.exported",
         /// An import of subscriptions began.
         ImportBegun = "import.begun",
-        /// A file of subscriptions was taken in to its end.
+        /// An import of subscriptions reached the end of its file.
         ImportFinished = "import.finished",
-        /// Subscriptions that their push service called gone were restored.
+        /// Subscriptions reported as gone were restored.
         SubscriptionsRestored = "subscriptions.restored",
-        /// Dead letters were sent again.
+        /// Dead letters were replayed.
         DeadLettersReplayed = "dead_letters.replayed",
-        /// Dead letters were put aside.
+        /// Dead letters were discarded.
         DeadLettersDiscarded = "dead_letters.discarded",
-        /// Dead letters were taken out.
+        /// Dead letters were exported.
         DeadLettersExported = "dead_letters.exported",
         /// A message was paused.
         MessagePaused = "message.paused",
@@ -71,11 +71,11 @@ named! {
         MessageResumed = "message.resumed",
         /// A message was cancelled.
         MessageCancelled = "message.cancelled",
-        /// A campaign was made.
+        /// A campaign was created.
         CampaignCreated = "campaign.created",
         /// The plan of a draft was changed.
         CampaignChanged = "campaign.changed",
-        /// A campaign was deleted that was a draft, or over.
+        /// A draft or a finished campaign was deleted.
         CampaignDeleted = "campaign.deleted",
         /// A campaign was started.
         CampaignStarted = "campaign.started",
@@ -85,7 +85,7 @@ named! {
         CampaignResumed = "campaign.resumed",
         /// A campaign was cancelled.
         CampaignCancelled = "campaign.cancelled",
-        /// A topic was made.
+        /// A topic was created.
         TopicCreated = "topic.created",
         /// The callers that may join a topic were changed.
         TopicChanged = "topic.changed",
@@ -99,19 +99,19 @@ named! {
         TemplateSet = "template.set",
         /// A template was removed.
         TemplateRemoved = "template.removed",
-        /// A webhook was made.
+        /// A webhook was created.
         WebhookCreated = "webhook.created",
         /// A webhook was changed, enabled or disabled.
         WebhookChanged = "webhook.changed",
         /// A webhook was removed.
         WebhookRemoved = "webhook.removed",
-        /// A webhook was given another secret.
+        /// The secret of a webhook was replaced.
         WebhookSecretRotated = "webhook.secret_rotated",
-        /// Requests to a webhook's receiver that had failed were made again.
+        /// Failed requests to a webhook's receiver were replayed.
         WebhookReplayed = "webhook.replayed",
         /// A delivery policy was set.
         PolicySet = "policy.set",
-        /// A delivery policy was taken away.
+        /// A delivery policy was deleted.
         PolicyRemoved = "policy.removed",
         /// An app's calendar was changed.
         CalendarChanged = "calendar.changed",
@@ -125,13 +125,13 @@ named! {
         AppReleased = "app.released",
         /// Flow control was set.
         FlowSet = "flow.set",
-        /// Flow control was taken away.
+        /// Flow control was removed.
         FlowRemoved = "flow.removed",
         /// An app or a lane was paused.
         FlowPaused = "flow.paused",
         /// An app or a lane was resumed.
         FlowResumed = "flow.resumed",
-        /// The period of a flow began anew.
+        /// The rate period of a flow was reset.
         FlowReset = "flow.reset",
         /// A lane was held.
         LaneHeld = "lane.held",
@@ -141,23 +141,23 @@ named! {
         LaneOpened = "lane.opened",
         /// A lane's breaker was closed.
         LaneClosed = "lane.closed",
-        /// A lane was ordered to probe.
+        /// A lane's breakers were set to half open.
         LaneProbed = "lane.probed",
         /// The erasure of a user was requested, with the number of subscriptions.
         UserErased = "user.erased",
-        /// An erased user is no longer named anywhere. With the caller of the request.
+        /// The erasure of a user was completed. The actor is the caller of the request.
         UserErasureCompleted = "user.erasure_completed",
         /// The data of a user were exported.
         UserExported = "user.exported",
-        /// All data of a subscription's browser were erased.
+        /// All data of a browser's subscriptions were erased.
         SubscriptionErased = "subscription.erased",
-        /// The database was brought back from a backup.
+        /// The database was restored from a backup.
         DatabaseRestored = "database.restored",
         /// The master key was replaced.
         MasterKeyRotated = "master_key.rotated",
-        /// A seal key was added, under which all that is sealed is sealed anew.
+        /// A seal key was added. Stored values are then encrypted again with it.
         SealKeyAdded = "seal_key.added",
-        /// The log level was set for a while.
+        /// A temporary log level was set.
         LogLevelSet = "log_level.set",
         /// The log level was reset to that of each process's start.
         LogLevelReset = "log_level.reset",
@@ -167,13 +167,13 @@ named! {
         TeammateInvited = "teammate.invited",
         /// The roles of a teammate were changed, or the teammate was enabled or disabled.
         TeammateChanged = "teammate.changed",
-        /// A teammate's password was forgotten, their sessions were ended, and a new link was made.
+        /// A teammate's password was deleted, their sessions ended, and a new link created.
         TeammateReset = "teammate.reset",
         /// A teammate was removed.
         TeammateRemoved = "teammate.removed",
-        /// A person with an account at the OpenID provider became a teammate without an invitation.
+        /// A person with an account at the OpenID provider was added without an invitation.
         TeammateJoined = "teammate.joined",
-        /// A teammate's account at the OpenID provider was linked, when they first signed in with it.
+        /// A teammate's account at the OpenID provider was linked at the first sign-in.
         TeammateLinked = "teammate.linked",
         /// A teammate's account at the OpenID provider was unlinked.
         TeammateUnlinked = "teammate.unlinked",
@@ -185,11 +185,11 @@ named! {
         PasskeyRenamed = "passkey.renamed",
         /// A teammate removed a passkey.
         PasskeyRemoved = "passkey.removed",
-        /// All passkeys of a teammate were removed by another person, and their sessions were ended.
+        /// Another person removed all passkeys of a teammate and ended their sessions.
         PasskeysReset = "passkeys.reset",
         /// A person signed in.
         SessionBegun = "session.begun",
-        /// A sign-in or change of password was refused for lack of proof.
+        /// A sign-in or change of password was refused because the proof was wrong.
         SessionRefused = "session.refused",
         /// A person signed out, or a session was ended.
         SessionEnded = "session.ended",
@@ -199,15 +199,15 @@ named! {
 /// Identity of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
-    /// With that key of an app.
+    /// Caller with an app's API key.
     ApiKey(ApiKeyId),
-    /// With that operator's key.
+    /// Caller with an operator's key.
     Operator(ApiKeyId),
-    /// Signed in as that teammate.
+    /// Signed-in teammate.
     Teammate(TeammateId),
-    /// At the command line, with database and master key at hand.
+    /// Caller at the command line, with access to database and master key.
     Local,
-    /// Without having proved who they are.
+    /// Unauthenticated caller.
     Nobody,
 }
 
@@ -222,7 +222,7 @@ impl Who {
         }
     }
 
-    /// The API key, if it is done with one.
+    /// Returns the id of the API key, if the actor used one.
     pub fn key(self) -> Option<ApiKeyId> {
         match self {
             Self::ApiKey(key) | Self::Operator(key) => Some(key),
@@ -230,23 +230,23 @@ impl Who {
         }
     }
 
-    /// The teammate, if it is done by one.
+    /// Returns the id of the teammate, if the actor is one.
     pub fn teammate(self) -> Option<TeammateId> {
         if let Self::Teammate(id) = self { Some(id) } else { None }
     }
 
-    /// The id of the API key or the teammate, as it is stored.
+    /// Returns the id of the API key or teammate.
     pub fn id(self) -> Option<Uuid> {
         self.key().map(Uuid::from).or(self.teammate().map(Uuid::from))
     }
 
-    /// The id of the API key or the teammate; `local` or `nobody` without one.
+    /// Returns the id of the API key or teammate, or else `local` or `nobody`.
     pub fn name(self) -> String {
         name_of(self.kind(), self.id())
     }
 }
 
-/// Returns the name of an actor of that kind in a row.
+/// Returns the name of an actor in a row.
 fn name_of(kind: &str, actor: Option<Uuid>) -> String {
     match actor {
         None => kind.to_owned(),
@@ -255,17 +255,17 @@ fn name_of(kind: &str, actor: Option<Uuid>) -> String {
     }
 }
 
-/// Actor, with the address.
+/// Actor of an action, with the client address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Actor {
     /// Identity of the actor.
     pub who: Who,
-    /// The client's address, if there is one.
+    /// Address of the client. `None`: the command line.
     pub address: Option<IpAddr>,
 }
 
 impl Actor {
-    /// Actor at the command line.
+    /// The command line.
     pub const LOCAL: Self = Self { who: Who::Local, address: None };
 }
 
@@ -275,7 +275,7 @@ impl Actor {
 pub struct AuditEntry {
     /// Actor of the action.
     pub actor: Actor,
-    /// The app it is done to; none: the server.
+    /// App of the object. `None`: the server.
     pub app: Option<AppId>,
     /// Kind of the action.
     pub action: AuditAction,
@@ -286,7 +286,7 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// An entry without details.
+    /// Creates an entry without details.
     pub fn new(actor: Actor, app: Option<AppId>, action: AuditAction, target: impl Display) -> Self {
         Self { actor, app, action, target: target.to_string(), detail: json!({}) }
     }
@@ -296,7 +296,7 @@ impl AuditEntry {
         Self { detail, ..self }
     }
 
-    /// Writes it, within the transaction that does it to `n` things.
+    /// Writes the entry in the transaction of its action. `n` is the number of objects affected.
     pub async fn record(&self, conn: &mut PgConnection, n: i64, now: Timestamp) -> sqlx::Result<()> {
         execute!(
             conn,
@@ -309,7 +309,7 @@ impl AuditEntry {
     }
 }
 
-/// Writes an entry for what follows from an earlier one of an app, done at that time: by the same actor to the same target.
+/// Writes an entry that follows from an earlier one of an app at time `at`, with the same actor and target.
 pub async fn repeat(
     conn: &mut PgConnection,
     app: AppId,
@@ -334,27 +334,27 @@ pub enum ActorFilter {
     Kind(&'static str),
 }
 
-/// Filter of entries, which match all of it.
+/// Filter of entries. All given values must match.
 #[derive(Debug, Default)]
 pub struct AuditFilter {
     pub app: Option<AppId>,
     pub actor: Option<ActorFilter>,
     pub action: Option<AuditAction>,
     pub target: Option<String>,
-    /// At this time or later, to the millisecond.
+    /// Earliest time, to the millisecond.
     pub since: Option<DateTime<Utc>>,
-    /// End of the time, excluded.
+    /// Time before which the actions happened.
     pub until: Option<DateTime<Utc>>,
 }
 
 #[derive(Debug, FromRow)]
 pub struct AuditRow {
-    /// Id of the entry, a UUIDv7 of its time.
+    /// Id of the entry, a UUIDv7.
     pub id: EntryId,
     pub at: Timestamp,
-    /// Only what was done to this app.
+    /// App. `None`: all entries.
     pub app: Option<AppId>,
-    /// `api_key`, `operator`, `teammate`, `local` or `nobody`.
+    /// Kind: `api_key`, `operator`, `teammate`, `local` or `nobody`.
     pub actor_kind: String,
     pub actor: Option<Uuid>,
     pub address: Option<String>,
@@ -373,7 +373,7 @@ impl AuditRow {
     }
 }
 
-/// Entries with ids beyond the page's key, the nearest first.
+/// Returns entries beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, filter: &AuditFilter, page: Keyset) -> sqlx::Result<Vec<AuditRow>> {
     let mut query = QueryBuilder::new(
         "SELECT id, at, app, actor_kind, actor, host(address) AS address, action, target, n, detail FROM audit_log",
@@ -404,7 +404,8 @@ pub async fn list(pool: &PgPool, filter: &AuditFilter, page: Keyset) -> sqlx::Re
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 
-/// Deletes a chunk of entries older than `cutoff`, and returns their number. Only this function sets the permission to do so.
+/// Deletes a chunk of entries older than `cutoff`, and returns their number. The database allows deletions only to this
+/// function.
 pub async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin(pool).await?;
     execute!(&mut *tx, "SET LOCAL bellwire.audit_log_retention = 'on'")?;

@@ -1,11 +1,11 @@
-//! Certificates that are ordered by ACME: one row a host, which all processes read and one at a time orders for.
+//! Certificates from ACME: one row for each host. All processes read it, and one process at a time orders a certificate.
 
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use bellwire_core::clock::{Timestamp, uuid_of};
 
-/// Octets of the reason of a failure that are kept.
+/// Maximum stored bytes of a failure's reason.
 const FAILURE_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,14 +15,14 @@ pub struct AcmeScope {
     pub domain: String,
 }
 
-/// A row of `acme_certificates` that holds a certificate.
+/// A row of `acme_certificates` that has a certificate.
 #[derive(Debug)]
 pub struct CertificateRow {
-    /// Id of the row, the same before and after a renewal.
+    /// Id of the row, which a renewal keeps.
     pub id: Uuid,
     /// Chain of certificates in PEM.
     pub chain: String,
-    /// Sealed under [`bellwire_vault::ACME_PRIVATE`] and the row's id.
+    /// Private key, encrypted with [`bellwire_vault::ACME_PRIVATE`] and the row's id.
     pub private_key: Vec<u8>,
 }
 
@@ -30,17 +30,17 @@ pub struct CertificateRow {
 pub struct CertificateStatus {
     /// End of validity. `None`: no certificate.
     pub not_after: Option<Timestamp>,
-    /// Why the last order failed, for people; none: it did not.
+    /// Reason why the last order failed. `None`: it succeeded.
     pub failure: Option<String>,
 }
 
-/// The right to order, until it runs out.
+/// Right to order a certificate, until it expires.
 #[derive(Debug, Clone, Copy)]
 pub struct Lease {
     pub id: Uuid,
-    /// End of the order, which fences writes.
+    /// End of the lease, which fences writes.
     pub until: Timestamp,
-    /// Orders in a row that failed before.
+    /// Number of failed orders in a row.
     pub failures: i32,
 }
 
@@ -48,14 +48,14 @@ pub struct Lease {
 pub struct New<'a> {
     /// Chain of certificates in PEM.
     pub chain: &'a str,
-    /// Sealed under [`bellwire_vault::ACME_PRIVATE`] and the row's id.
+    /// Private key, encrypted with [`bellwire_vault::ACME_PRIVATE`] and the row's id.
     pub private_key: &'a [u8],
     pub not_after: Timestamp,
     /// Time of the next order.
     pub renew_at: Timestamp,
 }
 
-/// The certificate of a place, if there is one, unless it is valid until then, which is the one that the caller has.
+/// Returns the certificate of a scope. `None`: there is none, or it ends at `known`, which the caller has already.
 pub async fn read(pool: &PgPool, place: &AcmeScope, known: Option<Timestamp>) -> sqlx::Result<Option<CertificateRow>> {
     fetch_optional!(
         pool,
@@ -76,7 +76,7 @@ pub async fn standing(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<Certific
     Ok(found.unwrap_or_default())
 }
 
-/// Takes the right to order for a place. None: it is not due, or another process orders.
+/// Takes the lease to order a certificate. `None`: no order is due, or another process has the lease.
 pub async fn lease(pool: &PgPool, place: &AcmeScope, now: Timestamp, until: Timestamp) -> sqlx::Result<Option<Lease>> {
     let taken = fetch_optional!(
         pool,
@@ -90,7 +90,7 @@ pub async fn lease(pool: &PgPool, place: &AcmeScope, now: Timestamp, until: Time
     Ok(taken.map(|row| Lease { id: row.id, until, failures: row.failures }))
 }
 
-/// Writes down what the authority is to find at the domain by TLS-ALPN-01.
+/// Stores the response to the TLS-ALPN-01 challenge.
 pub async fn present(pool: &PgPool, lease: Lease, digest: &[u8; 32]) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -99,7 +99,7 @@ pub async fn present(pool: &PgPool, lease: Lease, digest: &[u8; 32]) -> sqlx::Re
     )
 }
 
-/// Returns the response for the authority at a place, if an order exists.
+/// Returns the response to the TLS-ALPN-01 challenge of a scope. `None`: no order is running.
 pub async fn challenge(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<Option<[u8; 32]>> {
     let found = fetch_optional!(
         pool,
@@ -111,7 +111,7 @@ pub async fn challenge(pool: &PgPool, place: &AcmeScope) -> sqlx::Result<Option<
     Ok(found.and_then(|digest| digest.try_into().ok()))
 }
 
-/// Stores the result of an order, and ends the lease. A result that another process stored after the end of the lease stays.
+/// Stores the ordered certificate, and ends the lease. If the lease has expired, a result of another process stays.
 pub async fn store(pool: &PgPool, lease: Lease, new: New<'_>) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -121,7 +121,7 @@ pub async fn store(pool: &PgPool, lease: Lease, new: New<'_>) -> sqlx::Result<()
     )
 }
 
-/// Writes down that an order failed, and ends the lease.
+/// Stores that an order failed, and ends the lease.
 pub async fn fail(pool: &PgPool, lease: Lease, why: &str, retry_at: Timestamp) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -134,16 +134,16 @@ pub async fn fail(pool: &PgPool, lease: Lease, why: &str, retry_at: Timestamp) -
 #[derive(Debug)]
 pub struct AcmeAccount {
     pub id: Uuid,
-    /// Sealed under [`bellwire_vault::ACME_ACCOUNT`] and the row's id.
+    /// Credentials, encrypted with [`bellwire_vault::ACME_ACCOUNT`] and the row's id.
     pub credentials: Vec<u8>,
 }
 
-/// The account at an authority, if there is one.
+/// Returns the account at an authority. `None`: no account yet.
 pub async fn account(pool: &PgPool, directory: &str) -> sqlx::Result<Option<AcmeAccount>> {
     fetch_optional!(pool, AcmeAccount, "SELECT id, credentials FROM acme_accounts WHERE directory = $1", (directory))
 }
 
-/// Stores an account, instead of the one before if there is one.
+/// Stores an account, replacing an earlier one.
 pub async fn store_account(pool: &PgPool, directory: &str, account: &AcmeAccount, now: Timestamp) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -153,7 +153,7 @@ pub async fn store_account(pool: &PgPool, directory: &str, account: &AcmeAccount
     )
 }
 
-/// Deletes an account that does not exist at the authority.
+/// Deletes an account that the authority no longer has.
 pub async fn forget_account(pool: &PgPool, directory: &str) -> sqlx::Result<()> {
     execute!(pool, "DELETE FROM acme_accounts WHERE directory = $1", (directory))
 }

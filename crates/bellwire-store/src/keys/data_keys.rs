@@ -1,6 +1,6 @@
-//! The data keys, wrapped by the master key. The master key itself is never stored here and wraps nothing else.
+//! Data keys, wrapped by the master key. The master key itself is not stored in the database, and wraps nothing else.
 //!
-//! A row that was swapped for another does not open.
+//! A wrapped key that was moved to another row cannot be opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,39 +17,39 @@ use bellwire_vault::master_key::{self, MasterKey, MasterKeySource, random};
 
 const SEAL: &str = "seal";
 const LOOKUP: &str = "lookup";
-/// Time after its creation at which a seal key takes over. Servers look for it every few seconds, and one without it could not
-/// open values that others seal.
+/// Delay between the creation of a seal key and its use. Servers check for new keys every few seconds, and one without the key
+/// could not decrypt values of others.
 pub const TAKES_OVER_AFTER: Duration = Duration::from_secs(60);
 
-/// Why the vault stays closed. The texts are written for the person who started Bellwire.
+/// Reason why the vault cannot be opened. The texts are for the operator who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Error of a statement.
     #[error("the data keys cannot be read: {0}")]
     Sql(#[from] sqlx::Error),
-    /// The database has data keys, and there is no master key.
+    /// The database has data keys, but no master key exists.
     #[error(
         "this database was set up with a master key, and there is none at {}: put it back, or set BELLWIRE_MASTER_KEY; \
          without it endpoints, payloads and VAPID keys stay sealed", .0.display()
     )]
     Missing(PathBuf),
-    /// The master key does not open what the database holds.
+    /// The master key cannot unwrap the data keys.
     #[error(
         "the master key is not the one that this database was set up with (if a change of it was interrupted, run \
          `bellwire master-key rotate` again)"
     )]
     Wrong,
-    /// There is no usable master key.
+    /// The master key is missing or invalid.
     #[error(transparent)]
     Master(#[from] master_key::Error),
-    /// Rows that need keys, but no data keys: something removed them.
+    /// The database has rows that need keys, but no data keys: they were deleted.
     #[error(
         "the database holds apps or API keys but no data keys: table data_keys was emptied; restore it from a backup"
     )]
     Lost,
 }
 
-/// A row of `data_keys`. What the master key wrapped is no secret.
+/// A row of `data_keys`. The wrapped key is not secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrappedKey {
     number: i16,
@@ -58,7 +58,7 @@ pub struct WrappedKey {
     wrapped: Vec<u8>,
 }
 
-/// Octets written in base64url.
+/// Serialises bytes as base64url.
 mod as_base64url {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
@@ -81,8 +81,8 @@ impl WrappedKey {
     }
 }
 
-/// Opens the vault. For an empty database it makes the data keys first, and the master key if there is none; several
-/// processes may do so at once. Without the right master key it fails.
+/// Opens the vault. In an empty database it first creates the data keys, and the master key if there is none; several processes
+/// may do so concurrently. Fails without the right master key.
 pub async fn open(pool: &PgPool, source: &MasterKeySource, now: Timestamp) -> Result<Vault, Error> {
     let mut found = source.read().await?; // before anybody has to wait
     let mut tx = begin(pool).await?;
@@ -114,7 +114,7 @@ fn there(found: Option<MasterKey>, source: &MasterKeySource) -> Result<MasterKey
     }
 }
 
-/// Whether the master key opens the data keys, without changing anything. Returns how many there are: none in an empty
+/// Checks that the master key unwraps the data keys, without changing anything. Returns the number of data keys: 0 in an empty
 /// database.
 pub async fn check(executor: impl PgExecutor<'_>, source: &MasterKeySource) -> Result<usize, Error> {
     let rows = wrapped(executor).await?;
@@ -124,12 +124,12 @@ pub async fn check(executor: impl PgExecutor<'_>, source: &MasterKeySource) -> R
     open_wrapped(&rows, source).await.map(|_| rows.len())
 }
 
-/// Stored data keys of a database of any version.
+/// Returns the stored data keys of a database of any version.
 pub async fn wrapped(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<WrappedKey>> {
     fetch_all!(executor, WrappedKey, "SELECT number, purpose, wrapped FROM data_keys ORDER BY number")
 }
 
-/// Unlocks such keys, wherever they were kept, to check and to open with: the newest seals.
+/// Unwraps data keys from any storage, such as a backup. The newest one encrypts.
 pub async fn open_wrapped(rows: &[WrappedKey], source: &MasterKeySource) -> Result<Vault, Error> {
     let newest = rows.iter().filter(|row| row.purpose == SEAL).map(|row| row.number).max();
     unlock(rows, &there(source.read().await?, source)?, newest.ok_or(Error::Lost)?)
@@ -141,7 +141,7 @@ pub struct NewDataKey {
     pub seals_from: Timestamp,
 }
 
-/// Adds a seal key within the caller's transaction. It takes over later, when all servers have read it.
+/// Adds a seal key within the caller's transaction. It takes effect later, when all servers have read it.
 pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<NewDataKey, Error> {
     let rows = locked_rows(tx).await?;
     rows.iter().try_for_each(|row| row.unwrap(master).map(drop))?;
@@ -151,7 +151,7 @@ pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timest
     Ok(added)
 }
 
-/// Reads added seal keys and activates the one that is due. The master key is requested only for a key that the vault lacks. Returns
+/// Reads added seal keys and activates the one that is due. Reads the master key only for a key that the vault lacks. Returns
 /// whether anything changed.
 pub async fn refresh(pool: &PgPool, source: &MasterKeySource, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
     let newest = fetch_one!(pool, scalar, r#"SELECT max(number) AS "newest!" FROM data_keys"#)?;
@@ -166,12 +166,13 @@ pub async fn refresh(pool: &PgPool, source: &MasterKeySource, vault: &Vault, now
     Ok(true)
 }
 
-/// Values under one key from which on an operator is to add a seal key. AES-GCM with random nonces allows 2^32 (NIST SP 800-38D,
-/// section 8.3). The other half is for the time until then, and for processes that crashed before they counted.
+/// Number of values encrypted with one key from which operators are warned to add a seal key. AES-GCM with random nonces allows
+/// 2^32 (NIST SP 800-38D, section 8.3). The other half is a reserve for the time until then, and for processes that crashed
+/// before counting.
 pub const VALUES_TO_WARN: i64 = 1 << 31;
 
-/// Adds the values that this process has sealed to the counts of their keys. Returns the count of the newest key; `None`: the process
-/// has sealed nothing since the last call.
+/// Adds the number of values encrypted by this process to the counts of their keys. Returns the count of the newest key.
+/// `None`: none since the last call.
 pub async fn count_sealed(pool: &PgPool, vault: &Vault) -> sqlx::Result<Option<i64>> {
     let taken = vault.take_uncounted();
     if taken.is_empty() {
@@ -190,7 +191,7 @@ pub async fn count_sealed(pool: &PgPool, vault: &Vault) -> sqlx::Result<Option<i
     sealed_values(pool).await.map(Some)
 }
 
-/// Values sealed under the newest seal key.
+/// Returns the number of values encrypted with the newest seal key.
 pub async fn sealed_values(executor: impl PgExecutor<'_>) -> sqlx::Result<i64> {
     let newest = fetch_optional!(
         executor,
@@ -201,7 +202,7 @@ pub async fn sealed_values(executor: impl PgExecutor<'_>) -> sqlx::Result<i64> {
     Ok(newest.unwrap_or(0))
 }
 
-/// The number of the seal key that seals now.
+/// Returns the number of the seal key that encrypts now.
 async fn current(executor: impl PgExecutor<'_>, now: Timestamp) -> Result<i16, Error> {
     let number = fetch_one!(
         executor,
@@ -212,8 +213,8 @@ async fn current(executor: impl PgExecutor<'_>, now: Timestamp) -> Result<i16, E
     number.ok_or(Error::Lost)
 }
 
-/// Wraps all data keys anew. Once it is committed the old master key opens nothing; processes that run keep their
-/// unlocked keys.
+/// Wraps all data keys with a new master key. After the commit, the old master key unwraps nothing. Running processes keep
+/// their unwrapped keys.
 pub async fn rotate_master(conn: &mut PgConnection, old: &MasterKey, new: &MasterKey) -> Result<(), Error> {
     let mut tx = conn.begin().await?;
     for row in locked_rows(&mut tx).await? {
@@ -223,7 +224,7 @@ pub async fn rotate_master(conn: &mut PgConnection, old: &MasterKey, new: &Maste
     Ok(tx.commit().await?)
 }
 
-/// All rows, with everybody else who wants to write them waiting until the transaction ends.
+/// Returns all rows. Other writers wait until the transaction ends.
 async fn locked_rows(tx: &mut PgConnection) -> Result<Vec<WrappedKey>, sqlx::Error> {
     execute!(&mut *tx, "LOCK TABLE data_keys IN EXCLUSIVE MODE")?;
     wrapped(tx).await
@@ -245,7 +246,8 @@ async fn insert(
     Ok(())
 }
 
-/// New keys would make sealed rows look merely damaged, so they are made only where nothing can be sealed yet.
+/// Fails if the database has encrypted values. New data keys would make them look damaged, so keys are created only in an empty
+/// database.
 async fn refuse_lost_keys(tx: &mut PgConnection) -> Result<(), Error> {
     let used =
         fetch_one!(tx, scalar, r#"SELECT EXISTS (SELECT FROM apps) OR EXISTS (SELECT FROM api_keys) AS "used!""#)?;
@@ -263,7 +265,7 @@ fn unlock(rows: &[WrappedKey], master: &MasterKey, current: i16) -> Result<Vault
 
 type Unwrapped = (Vec<(u16, Zeroizing<[u8; 32]>)>, Zeroizing<[u8; 32]>);
 
-/// The seal keys by number, and the look-up key.
+/// Unwraps the seal keys by number, and the lookup key.
 fn unwrap_all(rows: &[WrappedKey], master: &MasterKey) -> Result<Unwrapped, Error> {
     let mut seal = Vec::new();
     let mut lookup = None;

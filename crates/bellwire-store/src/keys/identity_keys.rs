@@ -1,4 +1,4 @@
-//! Keys that a site's backend signs user tokens with. Secrets are sealed.
+//! Keys with which a backend signs user tokens. Secrets are encrypted.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -7,22 +7,22 @@ use crate::results::WriteOutcome;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ApiKeyId, AppId, IdentityKeyId};
 
-/// Most keys of one app: enough to rotate, few enough to try them all.
+/// Maximum identity keys of one app: enough to rotate, few enough to try them all.
 pub const KEYS_MAX: i64 = 10;
 
 #[derive(Debug, Clone)]
 pub struct IdentityKey {
     pub id: IdentityKeyId,
     pub name: String,
-    /// Algorithm: `HS256` or `ES256`.
+    /// Signature algorithm: `HS256` or `ES256`.
     pub algorithm: String,
-    /// `jwt` or, with HS256 only, `hmac`.
+    /// Form of the proof: `jwt` or, with HS256 only, `hmac`.
     pub form: String,
-    /// Sealed secret, of HS256 only.
+    /// Encrypted secret, for HS256 only.
     pub secret: Option<Vec<u8>>,
-    /// An uncompressed point; ES256 only.
+    /// Public key as an uncompressed point, for ES256 only.
     pub public_key: Option<Vec<u8>>,
-    /// API key that created it, whose revocation deletes it. `None`: created by the command line.
+    /// API key that created it, whose revocation deletes it. `None`: the command line.
     pub made_by: Option<ApiKeyId>,
     pub created_at: Timestamp,
 }
@@ -30,13 +30,13 @@ pub struct IdentityKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddIdentityKeyResult {
     Done,
-    /// The app has [`KEYS_MAX`] already.
+    /// The app has [`KEYS_MAX`] identity keys.
     TooMany,
     Revoked,
 }
 
-/// Adds a key. If an API key creates it, call it in a transaction that locks out other creations and revocations: a revocation
-/// sees all keys that the revoked one created, and a revoked key creates nothing.
+/// Adds a key. If an API key creates it, call it in a transaction that locks out other creations and revocations. So a
+/// revocation sees all keys created with the revoked one, and a revoked key creates none.
 pub async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<AddIdentityKeyResult> {
     // Concurrent additions wait: otherwise the limit could be exceeded.
     let app = fetch_one!(&mut *conn, scalar, "SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", (app.0))?;

@@ -8,9 +8,9 @@ use bellwire_core::id::TeammateId;
 
 #[derive(Debug, Clone, Copy)]
 pub struct ProviderAccount<'a> {
-    /// The provider, as its tokens name it: 1 to 2,048 characters.
+    /// Issuer of the provider's tokens: 1 to 2,048 characters.
     pub issuer: &'a str,
-    /// Name of the account at the provider: 1 to 255 characters.
+    /// Subject of the account in tokens: 1 to 255 characters.
     pub subject: &'a str,
 }
 
@@ -25,13 +25,14 @@ pub async fn owner(conn: &mut PgConnection, account: ProviderAccount<'_>) -> sql
     )
 }
 
-/// The accounts that are linked to a teammate: issuer and subject of each.
+/// Returns issuer and subject of a teammate's linked accounts.
 pub async fn accounts(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<Vec<(String, String)>> {
     let rows = fetch_all!(conn, "SELECT issuer, subject FROM oidc_accounts WHERE teammate = $1", (teammate.0))?;
     Ok(rows.into_iter().map(|row| (row.issuer, row.subject)).collect())
 }
 
-/// Links an account to a teammate. False: it is linked, or the teammate has another one at that provider.
+/// Links an account to a teammate. Returns `false` if it is linked to another teammate, or the teammate has another account at
+/// that provider.
 pub async fn link(
     conn: &mut PgConnection,
     teammate: TeammateId,
@@ -46,7 +47,7 @@ pub async fn link(
     Ok(done == 1)
 }
 
-/// Unlinks all accounts of a teammate. Returns false without any. Pending passkey challenges after the provider's sign-in become
+/// Unlinks all accounts of a teammate. Returns `false` if there are none. Pending passkey challenges of OpenID sign-ins become
 /// invalid.
 pub async fn unlink(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<bool> {
     execute!(

@@ -1,4 +1,4 @@
-//! Passkeys of teammates, and the challenges that they answer.
+//! Passkeys of teammates, and pending challenges.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -15,27 +15,27 @@ const CHUNK: i64 = 10_000;
 #[derive(Debug, Clone)]
 pub struct Passkey {
     pub id: PasskeyId,
-    /// Name for its owner, 1 to 64 characters.
+    /// Display name, 1 to 64 characters.
     pub name: String,
-    /// Id from its authenticator, 1 to 1,023 octets, unique among passkeys.
+    /// Credential id from the authenticator, 1 to 1,023 bytes, unique among passkeys.
     pub credential_id: Vec<u8>,
-    /// A COSE key, at most 2,048 octets.
+    /// COSE public key, at most 2,048 bytes.
     pub public_key: Vec<u8>,
-    /// The number of a COSE algorithm.
+    /// Number of the COSE algorithm.
     pub algorithm: i32,
-    /// Signature counter of its authenticator at its last use, 32 bits. 0: it does not count.
+    /// Signature counter at the last use, 32 bits. 0: the authenticator has no counter.
     pub counter: i64,
     /// Transports of its authenticator.
     pub transports: Vec<String>,
     pub created_at: Timestamp,
-    /// Time of the last sign-in with it.
+    /// Time of the last sign-in with it. `None`: never.
     pub last_used_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddPasskeyResult {
     Done,
-    /// The teammate has [`PASSKEYS_MAX`] already.
+    /// The teammate has [`PASSKEYS_MAX`] passkeys.
     TooMany,
     Known,
 }
@@ -68,7 +68,7 @@ pub async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::
     )
 }
 
-/// The passkey that a teammate's authenticator calls so, kept from others until the transaction ends: its counter is compared and
+/// Returns a teammate's passkey by its credential id, locked until the transaction ends, because its counter is compared and
 /// then written.
 pub async fn lock(
     conn: &mut PgConnection,
@@ -109,13 +109,13 @@ pub async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId
     Ok(WriteOutcome::by(done))
 }
 
-/// Removes all passkeys of a teammate. Returns how many.
+/// Removes all passkeys of a teammate. Returns their number.
 pub async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<i64> {
     let done = rows_affected!(conn, "DELETE FROM passkeys WHERE teammate = $1", (teammate.0))?;
     Ok(i64::try_from(done).unwrap_or(i64::MAX))
 }
 
-/// Proof of a person before the passkey.
+/// What a person proved before the passkey.
 #[derive(Debug)]
 pub enum FirstFactor {
     Password,
@@ -123,19 +123,19 @@ pub enum FirstFactor {
     Oidc(ShownAccount),
 }
 
-/// An account at an OpenID provider that is linked, if it is not yet, once the second factor has been shown, too.
+/// An account at an OpenID provider. It is linked after the second factor, if it is not linked yet.
 #[derive(Debug, Clone)]
 pub struct ShownAccount {
-    /// The provider, as its tokens name it: 1 to 2,048 characters.
+    /// Issuer of the provider's tokens: 1 to 2,048 characters.
     pub issuer: String,
-    /// Name of the account at the provider: 1 to 255 characters.
+    /// Subject of the account in tokens: 1 to 255 characters.
     pub subject: String,
 }
 
-/// A one-time link that is used up once the second factor has been shown, too.
+/// A one-time link. It is used up after the second factor.
 #[derive(Clone)]
 pub struct ShownLink {
-    /// The HMAC by which it is found.
+    /// HMAC under which the link is stored.
     pub mac: [u8; 32],
     /// Hash of the new password, if the request contained one.
     pub password_hash: Option<String>,
@@ -147,7 +147,7 @@ impl std::fmt::Debug for ShownLink {
     }
 }
 
-/// Keeps a challenge to add a passkey in that session until then, in place of any before it.
+/// Stores a challenge to add a passkey in a session until a time, in place of an earlier one.
 pub async fn put_challenge_to_add(
     pool: &PgPool,
     challenge_mac: &[u8; 32],

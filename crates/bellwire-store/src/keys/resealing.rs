@@ -1,5 +1,5 @@
-//! Sealing anew, under the seal key that is in force, what was sealed under those of before. What is kept for a time only (contents of
-//! messages, requests to webhooks, answers to repeated requests, signatures of what waits, cookies) goes by itself.
+//! Encrypts stored values again with the current seal key. Values with a short life (content of messages, webhook requests,
+//! responses under idempotency keys, retry tokens, cookies) are omitted: they are deleted in time.
 
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
@@ -10,10 +10,10 @@ use bellwire_vault::{
     ADDRESS, Column, IDENTITY_SECRET, PASSWORD, PLAN, TEMPLATE, VAPID_PRIVATE, Vault, WEBHOOK_SECRET, WEBHOOK_URL,
 };
 
-/// Rows that one statement looks at.
+/// Rows read per statement.
 const CHUNK: i64 = 500;
 
-/// A column of sealed values. What is authenticated with each is the `id` of its row.
+/// A column of encrypted values. The `id` of its row is authenticated with each value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedColumn {
     place: Column,
@@ -39,7 +39,7 @@ pub const SEALED: [SealedColumn; 9] = [
     SealedColumn { place: ADDRESS, table: "subscriptions", column: "address" },
 ];
 
-/// Position of a walk through a column: after this row. Subscriptions lie in 64 shards.
+/// Position in a column: after this row. Subscriptions are in 64 shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResealCursor {
     shard: i16,
@@ -50,8 +50,8 @@ impl ResealCursor {
     pub const START: Self = Self { shard: 0, id: Uuid::nil() };
 }
 
-/// Reseals a chunk of a column. Returns the next position; `None` at the end. Values that change meanwhile are sealed under the
-/// new key by their writers.
+/// Encrypts a chunk of a column again. Returns the next position; `None` at the end. Values that change meanwhile are encrypted
+/// with the new key by their writers.
 pub async fn reseal(
     pool: &PgPool,
     vault: &Vault,
@@ -98,7 +98,7 @@ pub async fn reseal(
     Ok(last.filter(|_| i64::try_from(rows.len()) == Ok(CHUNK)))
 }
 
-/// Number of the current seal key, if values under earlier ones still have to be sealed again.
+/// Returns the number of the current seal key if values under earlier keys remain.
 pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Option<i16>> {
     fetch_optional!(
         pool,
@@ -110,7 +110,7 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Option<i16>> {
     )
 }
 
-/// Records that no permanent value is sealed under earlier keys any longer.
+/// Records that no permanent value is encrypted with earlier keys.
 pub async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Result<()> {
     execute!(pool, "UPDATE data_keys SET resealed_at = $2 WHERE number = $1", (number, now))
 }
@@ -119,15 +119,15 @@ pub async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Result<()
 pub struct SealKey {
     pub number: i32,
     pub seals_from: Timestamp,
-    /// Time from which no permanent value is sealed under earlier keys. Null: some may be, or no earlier key exists.
+    /// Time since which no permanent value is encrypted with earlier keys. Null: some may be, or no earlier key exists.
     pub resealed_at: Option<Timestamp>,
-    /// Values that are sealed under it and kept for good.
+    /// Number of permanent values encrypted with this key.
     pub sealed: i64,
-    /// Values that were ever sealed under it; at most 2^32 are safe.
+    /// Number of values ever encrypted with this key. At most 2^32 are safe.
     pub sealed_values: i64,
 }
 
-/// All seal keys, the newest last, with a count of what is sealed under each: that reads every sealed value.
+/// Returns all seal keys, the newest last, with the number of values encrypted with each. Reads every encrypted value.
 pub async fn seal_keys(pool: &PgPool) -> sqlx::Result<Vec<SealKey>> {
     let rows = fetch_all!(
         pool,

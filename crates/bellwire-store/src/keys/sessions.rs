@@ -1,4 +1,4 @@
-//! Sessions: for how long which browser is signed in, and as whom.
+//! Sessions of signed-in browsers, with their owner and end.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,16 +13,16 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use bellwire_core::role::Grants;
 
-/// Time for which a row outlives its session.
+/// Time for which a row is kept after the end of its session.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
-/// Sessions of one owner that live, at most: the oldest ones make room.
+/// Maximum active sessions of one owner. The oldest are ended.
 const LIVE_MAX: i64 = 50;
 /// Interval of recording a session's use.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
 
-/// As whom a session acts.
+/// Owner of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     Teammate(TeammateId),
@@ -37,7 +37,7 @@ impl Owner {
         }
     }
 
-    /// Reads the two columns, of which one is not null.
+    /// Reads the owner from two columns, one of which is not null.
     fn read(teammate: Option<Uuid>, api_key: Option<Uuid>) -> Option<Self> {
         teammate.map(|id| Self::Teammate(TeammateId(id))).or(api_key.map(|id| Self::Key(ApiKeyId(id))))
     }
@@ -46,10 +46,10 @@ impl Owner {
 #[derive(Debug)]
 pub struct NewSession<'a> {
     pub id: SessionId,
-    /// As whom it acts.
+    /// Teammate or key that the session acts for.
     pub owner: Owner,
     pub began_at: Timestamp,
-    /// End in any case.
+    /// Time at which the session ends at the latest.
     pub expires_at: Timestamp,
     pub address: Option<IpAddr>,
     /// The browser's `User-Agent`, 1 to 200 characters.
@@ -59,12 +59,12 @@ pub struct NewSession<'a> {
 #[derive(Debug, Clone)]
 pub struct Session {
     pub id: SessionId,
-    /// As whom it acts.
+    /// Teammate or key that the session acts for.
     pub owner: Owner,
     pub began_at: Timestamp,
-    /// End in any case.
+    /// Time at which the session ends at the latest.
     pub expires_at: Timestamp,
-    /// Address of its teammate. `None` for a key's session.
+    /// E-mail address of its teammate. `None` for a key's session.
     pub email: Option<String>,
     /// Roles of its teammate. Empty for a key's session.
     pub grants: Grants,
@@ -76,7 +76,7 @@ pub struct SessionRow {
     pub began_at: Timestamp,
     /// Time of its last use, to the minute.
     pub seen_at: Timestamp,
-    /// End in any case.
+    /// Time at which the session ends at the latest.
     pub expires_at: Timestamp,
     pub address: Option<String>,
     pub browser: Option<String>,
@@ -100,7 +100,7 @@ pub async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx::Resul
     )
 }
 
-/// Session with that id, if it is valid and its teammate is enabled. The caller checks whether its key is still valid.
+/// Returns the session if it is active and its teammate is not suspended. The caller checks whether its key is still valid.
 pub async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<Option<Session>> {
     let found = fetch_optional!(
         pool,
@@ -119,7 +119,7 @@ pub async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<
     }))
 }
 
-/// Reads the permissions of the owners of those live sessions: their teammates' roles, none for a valid key's session.
+/// Returns the roles of these active sessions' teammates. A valid key's session has none. Ended sessions are omitted.
 pub async fn standing(pool: &PgPool, ids: &[SessionId], now: Timestamp) -> sqlx::Result<HashMap<SessionId, Grants>> {
     let rows = fetch_all!(
         pool,
@@ -139,7 +139,7 @@ pub async fn see(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<(
     execute!(pool, "UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", (id.0, now, now - SEEN_EVERY))
 }
 
-/// Whether a session has not ended; it does not before the transaction does.
+/// Whether a session is active. If so, it cannot end before the transaction does.
 pub async fn keep(conn: &mut PgConnection, id: SessionId, now: Timestamp) -> sqlx::Result<bool> {
     let live = fetch_optional!(
         conn,
@@ -150,7 +150,7 @@ pub async fn keep(conn: &mut PgConnection, id: SessionId, now: Timestamp) -> sql
     Ok(live.is_some())
 }
 
-/// Ends a session, of that owner if one is named. False: there is no such session, or it has ended.
+/// Ends a session, only of the given owner if there is one. Returns `false` if the session does not exist or has ended.
 pub async fn end(conn: &mut PgConnection, id: SessionId, of: Option<Owner>, now: Timestamp) -> sqlx::Result<bool> {
     let (teammate, api_key) = of.map_or((None, None), Owner::columns);
     let done = rows_affected!(
@@ -162,7 +162,7 @@ pub async fn end(conn: &mut PgConnection, id: SessionId, of: Option<Owner>, now:
     Ok(done == 1)
 }
 
-/// Ends all sessions of an owner but that one. Returns how many.
+/// Ends all sessions of an owner except `but`. Returns the number.
 pub async fn end_all(conn: &mut PgConnection, of: Owner, but: Option<SessionId>, now: Timestamp) -> sqlx::Result<i64> {
     let (teammate, api_key) = of.columns();
     let done = rows_affected!(
@@ -174,8 +174,8 @@ pub async fn end_all(conn: &mut PgConnection, of: Owner, but: Option<SessionId>,
     Ok(i64::try_from(done).unwrap_or(i64::MAX))
 }
 
-/// Sessions of an owner that live, with ids beyond the page's key, the nearest first. Those that were not used since `seen_after` have
-/// ended by themselves.
+/// Returns active sessions of an owner beyond the page's key, the nearest ids first. Those not used since `seen_after` have
+/// ended.
 pub async fn list(
     pool: &PgPool,
     of: Owner,
@@ -192,8 +192,7 @@ pub async fn list(
     )
 }
 
-/// Whether the teammate of an e-mail address has signed in from that household, an IPv4 address or an IPv6 /64, within the last
-/// month.
+/// Whether the teammate with an e-mail address has signed in from this IPv4 address or IPv6 /64 within the last month.
 pub async fn knows(pool: &PgPool, email: &str, household: IpAddr) -> sqlx::Result<bool> {
     let network = format!("{household}/{}", if household.is_ipv4() { 32 } else { 64 });
     fetch_one!(
@@ -205,7 +204,7 @@ pub async fn knows(pool: &PgPool, email: &str, household: IpAddr) -> sqlx::Resul
     )
 }
 
-/// Deletes a chunk of the sessions that ended a month ago. Returns how many.
+/// Deletes a chunk of sessions that ended a month ago. Returns the number.
 pub async fn clear(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let done = rows_affected!(
         pool,

@@ -1,4 +1,4 @@
-//! Teammates: who they are, what they may do, and the one-time links by which they come in.
+//! Teammates with their roles, passwords and one-time links.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -8,7 +8,7 @@ use bellwire_core::id::{AppId, TeammateId};
 use bellwire_core::role::{Grant, Grants, Role};
 use bellwire_vault::{Column, PASSWORD, Vault};
 
-/// A row of `teammates` with what belongs to it, without the password's hash.
+/// A row of `teammates` with related rows, without the password hash.
 #[derive(Debug, Clone)]
 pub struct Teammate {
     pub id: TeammateId,
@@ -21,17 +21,17 @@ pub struct Teammate {
     /// Time at which their account at the OpenID provider was linked. `None`: not linked.
     pub oidc_linked_at: Option<Timestamp>,
     pub created_at: Timestamp,
-    /// Start of their suspension.
+    /// Start of their suspension. `None`: not suspended.
     pub disabled_at: Option<Timestamp>,
     pub grants: Grants,
 }
 
-/// Values to check a sign-in by password.
+/// Stored values to verify a password.
 pub struct Credentials {
     pub id: TeammateId,
-    /// A PHC string; none: has no password.
+    /// Password hash (PHC string). `None`: no password.
     pub password_hash: Option<String>,
-    /// Start of their suspension.
+    /// Start of their suspension. `None`: not suspended.
     pub disabled_at: Option<Timestamp>,
 }
 
@@ -42,7 +42,7 @@ pub struct TeammateStatus {
     pub is_disabled: bool,
 }
 
-/// Reads the roles of a teammate as two columns of the same order.
+/// Combines two columns of the same order, roles and apps, into grants.
 pub fn grants(roles: &[String], apps: &[Option<AppId>]) -> Grants {
     let grant = |(role, app): (&String, &Option<AppId>)| Some(Grant { role: Role::from_name(role)?, app: *app });
     Grants(roles.iter().zip(apps).filter_map(grant).collect())
@@ -61,7 +61,7 @@ struct TeammateRow {
     apps: Vec<Option<AppId>>,
 }
 
-/// Teammates with ids beyond the page's key, the nearest first.
+/// Returns teammates beyond the page's key, the nearest ids first.
 pub async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::Result<Vec<Teammate>> {
     let rows = paged!(executor, page, TeammateRow,
         [r#"SELECT t.id, t.email, (t.password_sealed IS NOT NULL) AS "has_password!", i.expires_at AS "link_expires_at?",
@@ -97,7 +97,7 @@ pub async fn find(executor: impl PgExecutor<'_>, id: TeammateId) -> sqlx::Result
     Ok(first.filter(|teammate| teammate.id == id))
 }
 
-/// Adds a teammate without roles and without a password. False: another one has that address.
+/// Adds a teammate without roles and password. Returns `false` if the e-mail address is taken.
 pub async fn add(conn: &mut PgConnection, id: TeammateId, email: &str, now: Timestamp) -> sqlx::Result<bool> {
     let done = rows_affected!(
         conn,
@@ -107,8 +107,8 @@ pub async fn add(conn: &mut PgConnection, id: TeammateId, email: &str, now: Time
     Ok(done == 1)
 }
 
-/// Whether a teammate may still change the team: an active admin for all apps. Such changes run one after another, so that no two
-/// admins remove each other.
+/// Whether a teammate is an active admin for all apps. Locks out other changes of the team, so that two admins cannot remove
+/// each other.
 pub async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
     execute!(&mut *conn, scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.team', 0))")?;
     fetch_one!(
@@ -120,7 +120,7 @@ pub async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> sqlx::R
     )
 }
 
-/// Opens a sealed hash.
+/// Decrypts a password hash.
 pub(super) fn open_hash(
     vault: &Vault,
     column: Column,
@@ -132,7 +132,7 @@ pub(super) fn open_hash(
     octets.map(|octets| String::from_utf8(octets).map_err(|error| sqlx::Error::Decode(error.into()))).transpose()
 }
 
-/// Whether a teammate is enabled and has that password hash; neither changes before the transaction ends.
+/// Whether a teammate is not suspended and has this password hash. Both are locked until the transaction ends.
 pub async fn keep_credentials(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -149,13 +149,13 @@ pub async fn keep_credentials(
     Ok(open_hash(vault, PASSWORD, id, sealed)?.as_deref() == hash)
 }
 
-/// Keeps others from changing a teammate until the transaction ends. False: there is no such teammate.
+/// Locks a teammate until the transaction ends. Returns `false` if the teammate does not exist.
 pub async fn lock(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
     let found = fetch_optional!(conn, scalar, "SELECT id FROM teammates WHERE id = $1 FOR UPDATE", (id.0))?;
     Ok(found.is_some())
 }
 
-/// The teammate of that address, [locked](lock).
+/// Returns the teammate with an e-mail address, [locked](lock).
 pub async fn lock_by_email(conn: &mut PgConnection, email: &str) -> sqlx::Result<Option<TeammateStatus>> {
     fetch_optional!(
         conn,
@@ -178,7 +178,7 @@ pub async fn set_grants(conn: &mut PgConnection, id: TeammateId, grants: &Grants
     )
 }
 
-/// Ends a teammate's suspension (`None`), or begins it at a time.
+/// Ends a teammate's suspension (`None`), or sets its start.
 pub async fn set_disabled(conn: &mut PgConnection, id: TeammateId, at: Option<Timestamp>) -> sqlx::Result<()> {
     // When that began stays.
     execute!(
@@ -197,9 +197,9 @@ pub async fn remove(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<()>
 /// HMACs that identify a removed person.
 #[derive(Debug)]
 pub struct Removed {
-    /// HMAC of their address.
+    /// HMAC of the e-mail address.
     pub email: [u8; 32],
-    /// Of each account at a provider that was linked to them.
+    /// HMACs of the linked provider accounts.
     pub accounts: Vec<[u8; 32]>,
 }
 
@@ -213,7 +213,7 @@ pub async fn remember_removed(conn: &mut PgConnection, removed: &Removed, now: T
     )
 }
 
-/// Whether a person with that address or that account was removed.
+/// Whether a person with this e-mail address or account was removed.
 pub async fn was_removed(conn: &mut PgConnection, email: &[u8; 32], account: &[u8; 32]) -> sqlx::Result<bool> {
     fetch_one!(
         conn,
@@ -224,12 +224,12 @@ pub async fn was_removed(conn: &mut PgConnection, email: &[u8; 32], account: &[u
     )
 }
 
-/// Deletes the record that a person with that address was removed, and their accounts.
+/// Deletes the record of a removed person and their accounts.
 pub async fn forget_removed(conn: &mut PgConnection, email: &[u8; 32]) -> sqlx::Result<()> {
     execute!(conn, "DELETE FROM removed_teammates WHERE email_mac = $1", (email.as_slice()))
 }
 
-/// Makes a one-time link valid until a time. The previous one becomes invalid.
+/// Creates a one-time link that is valid until a time. The previous one becomes invalid.
 pub async fn set_link(
     conn: &mut PgConnection,
     id: TeammateId,
@@ -257,7 +257,7 @@ pub async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp) -> sql
     )
 }
 
-/// Uses a link, and returns its teammate. `None`: it is invalid.
+/// Uses up a link, and returns its teammate. `None`: the link is invalid.
 pub async fn use_link(
     conn: &mut PgConnection,
     token_mac: &[u8; 32],
@@ -273,7 +273,7 @@ pub async fn use_link(
     )
 }
 
-/// Reads the values to check a password.
+/// Returns the stored values to verify a password. `None`: unknown e-mail address.
 pub async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sqlx::Result<Option<Credentials>> {
     let found = fetch_optional!(
         pool,
@@ -285,7 +285,7 @@ pub async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sqlx::Res
     Ok(Some(Credentials { id: row.id, password_hash, disabled_at: row.disabled_at }))
 }
 
-/// Sets a password's hash, or deletes it. Pending passkey challenges after the previous password become invalid.
+/// Sets or deletes a password hash. Pending passkey challenges of password sign-ins become invalid.
 pub async fn set_password(
     conn: &mut PgConnection,
     vault: &Vault,

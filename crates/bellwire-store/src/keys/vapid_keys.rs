@@ -10,15 +10,14 @@ use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::named;
 
 named! {
-    /// Use of a key, as stored in `vapid_keys.state`.
+    /// State of a key, as stored in `vapid_keys.state`.
     #[derive(Default)]
     #[schema(as = VapidKeyRole)]
     pub enum Role {
-        /// New subscribers get it; each app has exactly one. Making or importing one sets it, and retires the one before.
+        /// Key for new subscriptions. Each app has exactly one. Creating or importing another active key retires it.
         #[default]
         Active = "active",
-        /// It signs for the subscriptions that were made with it, for as long as there is one; it never becomes active
-        /// again. The next active key sets it, or importing it so.
+        /// Key that only signs for its existing subscriptions. It never becomes active again.
         Retired = "retired",
     }
 }
@@ -28,17 +27,17 @@ named! {
 pub struct VapidKey {
     /// Id of the key.
     pub id: VapidKeyId,
-    /// The app it belongs to.
+    /// App of the key.
     pub app: AppId,
-    /// Uncompressed point, the `applicationServerKey` of browsers.
+    /// Public key as an uncompressed point, the `applicationServerKey` of browsers.
     pub public_key: Vec<u8>,
-    /// Value of the `sub` claim.
+    /// Contact in the `sub` claim.
     pub subject: String,
     /// Use of the key.
     pub state: Role,
     /// Time of creation or import.
     pub created_at: Timestamp,
-    /// Time at which another key replaced it.
+    /// Time at which another key replaced it. `None`: active.
     pub retired_at: Option<Timestamp>,
 }
 
@@ -48,8 +47,8 @@ pub enum AddVapidKeyResult {
     Known,
 }
 
-/// Adds a key pair. An active one retires the one before it.
-/// `private_key` is sealed under [`bellwire_vault::VAPID_PRIVATE`] and the key's id.
+/// Adds a key pair. If it is active, the previous active key is retired. `private_key` is encrypted with
+/// [`bellwire_vault::VAPID_PRIVATE`] and the key's id.
 pub async fn add(
     conn: &mut PgConnection,
     key: &VapidKey,
@@ -83,7 +82,7 @@ pub async fn add(
     Ok(if done == 1 { AddVapidKeyResult::Done } else { AddVapidKeyResult::Known })
 }
 
-/// The key that new subscribers are handed. Every app has one.
+/// Returns the key for new subscriptions. Every app has one.
 pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> {
     fetch_one!(
         pool,
@@ -104,7 +103,7 @@ pub async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Option<Va
     )
 }
 
-/// The key of an app that has this public half.
+/// Returns the app's key pair with this public key.
 pub async fn find_public(pool: &PgPool, app: AppId, public_key: &[u8]) -> Result<Option<VapidKeyId>, sqlx::Error> {
     fetch_optional!(
         pool,
@@ -114,7 +113,7 @@ pub async fn find_public(pool: &PgPool, app: AppId, public_key: &[u8]) -> Result
     )
 }
 
-/// A key, and how many active subscriptions depend on it.
+/// A key with its number of active subscriptions.
 struct KeyUsageRow {
     id: Uuid,
     app: Uuid,
@@ -126,7 +125,7 @@ struct KeyUsageRow {
     subscriptions: i64,
 }
 
-/// An app's keys with ids beyond the page's key, the nearest first, each with how many active subscriptions depend on it.
+/// Returns an app's keys beyond the page's key, the nearest ids first, each with its number of active subscriptions.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
     let rows = paged!(pool, page, KeyUsageRow,
         [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
@@ -151,7 +150,7 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidK
         .collect())
 }
 
-/// The sealed private key, for export to another server.
+/// Returns the encrypted private key, for export to another server.
 pub async fn private_key(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -160,7 +159,7 @@ pub async fn private_key(
     fetch_optional!(executor, scalar, "SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", (app.0, id.0))
 }
 
-/// Writes the `sub` claim of a key. Workers sign with it once their cached tokens are renewed.
+/// Changes the contact of a key. Workers use it when their cached tokens are renewed.
 pub async fn set_subject(
     executor: impl PgExecutor<'_>,
     app: AppId,

@@ -1,4 +1,4 @@
-//! The record of backups: when each was made, for the check of their age.
+//! Records of backups, from which the check computes their age.
 
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -6,9 +6,9 @@ use uuid::Uuid;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
 
-/// Tables whose rows are not in backups, with all that refer to them. Workers, stops and events of streams are meaningless to
-/// another cluster. Sessions, challenges and one-time links may have ended or been used since. The missing identity of the
-/// cluster marks an unsettled restore.
+/// Tables that are not in backups, including tables that refer to them. Workers, stops and stream events are meaningless to
+/// another cluster. Sessions, challenges and one-time links may have ended since. The missing cluster identity marks a restore
+/// that is not settled.
 pub const NOT_BACKED_UP: [&str; 7] =
     ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations", "cluster_identity"];
 
@@ -24,7 +24,7 @@ pub async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: BackupKind, no
     execute!(executor, "INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", (id, kind.name(), now))
 }
 
-/// Notes that it is whole. `octets`: of its file, where that is known.
+/// Records that a backup is complete. `octets`: size of its file, if known.
 pub async fn complete(
     executor: impl PgExecutor<'_>,
     id: Uuid,
@@ -39,7 +39,7 @@ pub async fn complete(
 pub struct BackupStatus {
     /// Start of the newest complete backup. `None`: none exists.
     pub last_at: Option<Timestamp>,
-    /// Setup of the database. `None`: not set up yet.
+    /// Time at which the database was set up. `None`: not set up.
     pub since: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ pub async fn known(pool: &PgPool) -> sqlx::Result<BackupStatus> {
     )
 }
 
-/// Octets of the newest complete backup of a known size.
+/// Returns the size in bytes of the newest complete backup with a known size.
 pub async fn last_octets(pool: &PgPool) -> sqlx::Result<Option<u64>> {
     let octets = sqlx::query_scalar!(
         "SELECT octets FROM backups WHERE completed_at IS NOT NULL AND octets IS NOT NULL ORDER BY completed_at DESC LIMIT 1"
@@ -60,7 +60,7 @@ pub async fn last_octets(pool: &PgPool) -> sqlx::Result<Option<u64>> {
     Ok(octets.fetch_optional(pool).await?.flatten().and_then(|octets| u64::try_from(octets).ok()))
 }
 
-/// Deletes a chunk of the records of backups that were begun before that; the newest whole one stays. Returns how many.
+/// Deletes a chunk of records of backups started before a time, except the newest complete one. Returns the number.
 pub async fn clear(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
     rows_affected!(
         pool,

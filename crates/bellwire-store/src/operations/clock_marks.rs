@@ -1,7 +1,7 @@
-//! The database's clock is set back: every stored time that was "in ten seconds" is then in an hour and ten seconds.
+//! Detects that the database's clock was set back. Every stored due time would otherwise be too late by that much.
 //!
-//! Each look notes the time. A look at an earlier time moves what waits along with the clock, once, whichever server looks first. Times
-//! that people chose stay as they are: `send_at`, schedules, sessions, an operator's hold of long ago.
+//! Each check stores the time. If a check finds an earlier time, it moves the due times back by the difference, once among all
+//! servers. Times chosen by people stay: `send_at`, schedules, sessions, and an operator's older holds.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::operations::retrying::retrying;
 use crate::transactions::begin;
 use bellwire_core::clock::Timestamp;
 
-/// Clocks of servers differ by less, and looks are less far apart.
+/// Tolerated step: more than the clocks of servers differ, and more than the interval of checks.
 pub const TOLERATED: TimeDelta = TimeDelta::seconds(5);
-/// Timeout of shifting a large backlog.
+/// Timeout of moving a large backlog.
 const SHIFT_WITHIN: Duration = Duration::from_secs(600);
 
-/// Notes the time, or moves what waits if the clock was set back.
+/// Stores the current time, or moves due times if the clock was set back.
 pub async fn look(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     let mark = fetch_one!(
         pool,
@@ -50,7 +50,8 @@ async fn shift(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     tx.commit().await
 }
 
-/// Keeps due deliveries due, and shifts retries, deferred deliveries and turns. Scheduled deliveries that were not due stay.
+/// Keeps due deliveries due, and moves retries, deferred deliveries and apps' turns. Scheduled deliveries that were not due
+/// stay.
 async fn shift_deliveries(
     conn: &mut PgConnection,
     now: Timestamp,
@@ -86,7 +87,7 @@ async fn shift_deliveries(
     )
 }
 
-/// Moves holds and breakers that began after the time that the clock shows now. A hold that began before keeps its end.
+/// Moves holds and breaker openings that began after the current time of the clock. Earlier ones keep their end.
 async fn shift_lanes(conn: &mut PgConnection, now: Timestamp, step_us: i64) -> sqlx::Result<()> {
     execute!(
         conn,

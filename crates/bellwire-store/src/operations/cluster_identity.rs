@@ -1,15 +1,15 @@
-//! Detection of a database that was restored, but not [settled](super::restoring::settle).
+//! Detects a database that was restored but not [settled](super::restoring::settle).
 //!
-//! Two states are certain. The row that `bellwire backup` leaves out is missing: `pg_restore` restored a backup. Or Postgres was
-//! recovered to a target and promoted since the database was last used. A failover increases the timeline, too, but has no
-//! target: a standby with one would not follow its primary. Snapshots of disks, recoveries to the end of the log and other dumps
-//! cannot be distinguished from a failover or an upgrade of Postgres.
+//! Two states are certain. The row that `bellwire backup` omits is missing: `pg_restore` restored a backup. Or Postgres was
+//! recovered to a target and promoted since the database was last used. A failover also increases the timeline, but has no
+//! recovery target. Disk snapshots, recoveries to the end of the WAL and other dumps cannot be distinguished from a failover or
+//! an upgrade of Postgres.
 
 use sqlx::PgConnection;
 
 use bellwire_core::clock::Timestamp;
 
-/// Why a database must be settled first.
+/// Evidence that a database was restored and must be settled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsettled {
     #[error(
@@ -32,8 +32,8 @@ struct Identity {
     timeline: Option<i32>,
 }
 
-/// Decides whether a database was restored and not settled. `recorded` is `None` where the row is missing; `target` is the recovery
-/// target that Postgres was started with.
+/// Decides whether a database was restored and not settled. `recorded` is `None` if the row is missing. `target` is the
+/// recovery target that Postgres was started with.
 fn judge(recorded: Option<Identity>, found: Identity, target: Option<String>) -> Result<(), Unsettled> {
     let Some(recorded) = recorded else { return Err(Unsettled::Dump) };
     let is_same_system = recorded.system_identifier == found.system_identifier;
@@ -45,7 +45,7 @@ fn judge(recorded: Option<Identity>, found: Identity, target: Option<String>) ->
     }
 }
 
-/// Refuses a database that was restored and not settled. Records the cluster otherwise.
+/// Fails if the database was restored and not settled. Otherwise records the identity of the cluster.
 pub async fn check(conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<()> {
     let recorded = fetch_optional!(&mut *conn, Identity, "SELECT system_identifier, timeline FROM cluster_identity")?;
     let found = read(conn).await?;
@@ -63,7 +63,7 @@ pub async fn check(conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<()
     Ok(())
 }
 
-/// Records the cluster that the database is on.
+/// Stores the identity of the current cluster.
 pub(super) async fn record(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
     let Identity { system_identifier, timeline } = read(conn).await?;
     execute!(
@@ -74,8 +74,8 @@ pub(super) async fn record(conn: &mut PgConnection, now: Timestamp) -> sqlx::Res
     )
 }
 
-/// Reads Postgres's identity of the cluster from its current log: the control file has the previous timeline until the first
-/// checkpoint after a promotion.
+/// Reads the identity of the cluster from the current WAL: after a promotion, the control file has the previous timeline until
+/// the first checkpoint.
 async fn read(conn: &mut PgConnection) -> sqlx::Result<Identity> {
     let may = fetch_one!(
         &mut *conn,

@@ -1,7 +1,7 @@
-//! Distributing the largest tables over the machines of a Citus cluster.
+//! Distributes the largest tables over the machines of a Citus cluster.
 //!
-//! Subscriptions, their topics, attempts and receipts go by their column `shard`, side by side, so that what belongs to a subscription
-//! lies on one machine. Everything else stays where it is, on the coordinator: it is small, or turned over within seconds.
+//! Subscriptions, their topics, attempts and receipts are distributed by their column `shard` and colocated, so that all data
+//! of a subscription are on one machine. All other tables stay on the coordinator: they are small, or change within seconds.
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
@@ -18,8 +18,9 @@ const LAYOUT: &str = "distribution_layout";
 const OLDEST_CITUS: u32 = 12;
 /// Timeout of waiting for other users of the tables.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";
-/// Triggers that write to tables of the coordinator, which they could not do from another machine. Counts are written by
-/// [`Difference`](crate::audience::audience_counts::Difference) instead; webhooks get no events about subscriptions.
+/// Triggers that are dropped, because they write to tables of the coordinator, which is impossible from other machines.
+/// [`Difference`](crate::audience::audience_counts::Difference) writes the counts instead. Webhooks get no events about
+/// subscriptions.
 const TRIGGERS: [(&str, &str); 7] = [
     ("subscriptions_gained", "subscriptions"),
     ("subscriptions_lost", "subscriptions"),
@@ -30,39 +31,39 @@ const TRIGGERS: [(&str, &str); 7] = [
     ("members_lost", "topic_members"),
 ];
 
-/// Why a database cannot be distributed. The texts are written for the person who asked for it.
+/// Reason why a database cannot be distributed. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributionError {
     /// Error of the schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A statement failed; what it did was rolled back.
+    /// A statement failed and was rolled back.
     #[error("the database cannot be distributed: {0}")]
     Sql(#[from] sqlx::Error),
-    /// Plain Postgres without Citus.
+    /// Postgres has no Citus extension.
     #[error(
         "this Postgres is not one of Citus: install Citus on all machines of the cluster, put it into shared_preload_libraries, and run \
          `CREATE EXTENSION citus` in this database on each"
     )]
     NoCitus,
-    /// Version that is too old.
+    /// The version of Citus is too old.
     #[error("the database runs Citus {version}; Bellwire needs {OLDEST_CITUS} or newer")]
     Old {
         /// Version reported by Citus.
         version: String,
     },
-    /// Not where it is done.
+    /// This machine is not the coordinator.
     #[error(
         "this is not the coordinator of the Citus cluster, by which Bellwire reaches it: name the coordinator as the database"
     )]
     NotCoordinator,
-    /// Messages are half sent.
+    /// Messages are being fanned out.
     #[error("{messages} messages are half fanned out: let a server finish them, or cancel them, and stop it again")]
     Begun {
         /// Number of messages.
         messages: i64,
     },
-    /// Nowhere to distribute to.
+    /// The cluster has no machine that accepts shards.
     #[error(
         "no machine of the Citus cluster takes shards: add them on the coordinator by `SELECT citus_add_node('<host>', <port>)`"
     )]
@@ -72,15 +73,15 @@ pub enum DistributionError {
 /// Result of [`distribute`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
-    /// It is distributed now.
+    /// The database was distributed now.
     Done,
-    /// It was distributed before.
+    /// The database was distributed before.
     Already,
 }
 
-/// Distributes a database with this program's schema and its data over this many physical shards. No worker may be running:
-/// nothing is read or written meanwhile. All or nothing, except for an empty table that the next try creates again. If the
-/// database is already distributed, it only notes the shards of users' browsers again, also beside running workers.
+/// Distributes a database with its data over `shards` physical shards. No worker may be running, because the tables are locked.
+/// The change is atomic, except for an empty table that the next attempt creates again. If the database is already distributed,
+/// only the index of users' shards is written again, even while workers run.
 pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distribution, DistributionError> {
     schema::check_schema(options).await?;
     let mut connection = schema::connect_once(options, SCHEMA).await?;
@@ -117,9 +118,8 @@ pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distri
     Ok(Distribution::Done)
 }
 
-/// Creates an empty table of this many physical shards, with an equal number of logical ones in each, for the layout of the other
-/// tables. Citus itself cuts the range of hashes into equal parts, and the 64 hashes of logical shards are distributed unevenly
-/// among them.
+/// Creates an empty table with `shards` physical shards, each with an equal number of logical shards, as layout for the other
+/// tables. Citus divides the hash range into equal parts, which would contain different numbers of the 64 logical shards.
 async fn lay_out(connection: &mut PgConnection, shards: u8) -> sqlx::Result<()> {
     execute(connection, format!("DROP TABLE IF EXISTS {LAYOUT}")).await?;
     execute(connection, format!("CREATE TABLE {LAYOUT} (shard smallint PRIMARY KEY)")).await?;
@@ -148,7 +148,7 @@ async fn lay_out(connection: &mut PgConnection, shards: u8) -> sqlx::Result<()> 
     execute(connection, split).await
 }
 
-/// Refuses while a message is half fanned out: from then on [cursors go in another order](crate::queue::claims::walk).
+/// Fails if a message is partly fanned out, because [cursors use another order](crate::queue::claims::walk) afterwards.
 async fn refuse_begun(connection: &mut PgConnection) -> Result<(), DistributionError> {
     let begun = fetch_one!(
         connection,
@@ -161,7 +161,7 @@ async fn refuse_begun(connection: &mut PgConnection) -> Result<(), DistributionE
     }
 }
 
-/// Ends all sessions of Bellwire: they use the statements for plain Postgres, and check again when they reconnect.
+/// Ends all sessions of Bellwire, because they use statements for plain Postgres. New sessions detect Citus.
 async fn end_sessions(connection: &mut PgConnection) -> sqlx::Result<()> {
     fetch_all!(
         connection,
@@ -189,12 +189,12 @@ async fn check_cluster(connection: &mut PgConnection) -> Result<(), Distribution
     Ok(())
 }
 
-/// Runs a query that only Citus supports, which the macros cannot check.
+/// Runs a query with Citus functions, which the macros cannot check. Returns its boolean.
 async fn ask(connection: &mut PgConnection, question: &'static str) -> sqlx::Result<bool> {
     sqlx::query_scalar(question).persistent(false).fetch_one(connection).await
 }
 
-/// Runs a statement that no parameter can express. Its parts are names of our own.
+/// Runs a statement that cannot use parameters. Its parts are Bellwire's own names.
 async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()> {
     sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
 }
@@ -209,16 +209,16 @@ pub struct Machine {
     pub octets: i64,
 }
 
-/// Layout of the distributed tables on the machines that may have some.
+/// Distribution of the tables over the machines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     /// Machines by name.
     pub machines: Vec<Machine>,
-    /// The largest physical shard's part of all subscriptions, by octets.
+    /// Share of all subscriptions in the largest physical shard, by bytes.
     pub fullest: f64,
 }
 
-/// Looks at it; none: the database is not distributed.
+/// Returns the placement. `None`: the database is not distributed.
 pub async fn placement(pool: &PgPool) -> sqlx::Result<Option<Placement>> {
     if !engine::is_distributed() {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Exports of an app: their records, and the data that lists do not show. All data are read by ranges of keys, a page in a
-//! statement, so that no export holds a transaction for long.
+//! Exports of an app: their records, and data that lists do not show. Data are read in pages by key, one statement each, so
+//! that no export holds a transaction for long.
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
@@ -15,7 +15,7 @@ use bellwire_core::permission::Join;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_rules::campaign::state::CampaignState;
 
-/// Exports of an app that are kept; the oldest make room.
+/// Maximum stored export records of an app. The oldest are deleted.
 const KEPT: i64 = 100;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct ExportRow {
     /// Time of its last progress.
     pub changed_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// Whether its last line was handed over.
+    /// Whether its last line was sent.
     pub complete: bool,
     pub lines: i64,
     pub actor: String,
@@ -69,7 +69,7 @@ pub async fn end(pool: &PgPool, id: ExportId, lines: i64, complete: bool, now: T
     )
 }
 
-/// An app's exports with ids beyond the page's key, the nearest first.
+/// Returns an app's exports beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ExportRow>> {
     paged!(pool, page, ExportRow,
         [r#"SELECT id AS "id: ExportId", started_at, changed_at, ended_at, complete, lines, actor FROM exports
@@ -78,7 +78,7 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<E
     )
 }
 
-/// All that another server needs of a subscription. The address is sealed.
+/// Data of a subscription for another server. The address is encrypted.
 #[derive(Debug)]
 pub struct SubscriptionOut {
     pub id: SubscriptionId,
@@ -87,13 +87,13 @@ pub struct SubscriptionOut {
     pub vapid_key: Vec<u8>,
     pub user_id: Option<String>,
     pub tags: Vec<String>,
-    /// JSON object as text.
+    /// Attributes, as a JSON object in text.
     pub attributes: String,
     pub topics: Vec<String>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub expires_at: Option<Timestamp>,
-    /// Policy as JSON.
+    /// Delivery policy, as JSON text.
     pub policy: Option<String>,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
@@ -135,7 +135,7 @@ pub struct VapidKeyOut {
     pub state: Role,
 }
 
-/// All VAPID pairs of an app: the active one, then the others, the oldest first.
+/// Returns all VAPID pairs of an app: the active one first, then the others from the oldest on.
 pub async fn vapid_keys(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<VapidKeyOut>> {
     fetch_all!(
         pool,
@@ -200,7 +200,7 @@ pub async fn templates(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sq
     )
 }
 
-/// A webhook, where its receiver is and what it checks by sealed.
+/// A webhook with its encrypted URL and secret.
 #[derive(Debug)]
 pub struct WebhookOut {
     pub id: WebhookId,
@@ -230,7 +230,7 @@ pub struct CampaignOut {
     pub plan: Vec<u8>,
 }
 
-/// An app's campaigns with ids above `after` that are not over, the oldest first.
+/// Returns an app's unfinished campaigns with ids above `after`, the oldest first.
 pub async fn campaigns(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<CampaignOut>> {
     fetch_all!(
         pool,

@@ -11,28 +11,28 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::AppId;
 use bellwire_vault::{IDEMPOTENT_RESPONSE, Purpose, Unopenable, Vault};
 
-/// Scope of an idempotency key: the same key in another scope is another key.
+/// Scope of an idempotency key. The same text in another scope is another key.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyScope<'a> {
-    /// API key or teammate. Nil: the command line.
+    /// Id of the API key or teammate. Nil: the command line.
     pub caller: Uuid,
-    /// App that the path names.
+    /// App in the path. `None`: the path has no app.
     pub app: Option<AppId>,
     /// Method and route of the request.
     pub route: &'a str,
 }
 
-/// A request with an idempotency key. The database gets only HMACs of both.
+/// A request with an idempotency key. The database stores only HMACs of key and contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedRequest {
-    /// Nil: the path names no app.
+    /// App in the path. Nil: the path has no app.
     app: Uuid,
     id: Uuid,
     fingerprint: [u8; 32],
 }
 
 impl KeyedRequest {
-    /// Identifies a request by its key. A repeat must have the same `parts`.
+    /// Builds the identity of a request. `parts` are its contents, which a repeat must have unchanged.
     pub fn new(vault: &Vault, scope: KeyScope<'_>, key: &str, parts: &[&[u8]]) -> Self {
         let app = scope.app.map_or(Uuid::nil(), |app| app.0);
         let scope: [&[u8]; 3] = [scope.caller.as_bytes(), app.as_bytes(), scope.route.as_bytes()];
@@ -42,7 +42,7 @@ impl KeyedRequest {
         Self { app, id, fingerprint }
     }
 
-    /// Identifies caller, app, route and key.
+    /// Returns an id computed from caller, app, route and key.
     pub fn id(&self) -> Uuid {
         self.id
     }
@@ -53,11 +53,11 @@ impl KeyedRequest {
 pub enum Claim {
     /// No request used the key: do the work, then [`store`] the response or [`release`] the key before the commit.
     First,
-    /// The same request was answered before.
+    /// The same request has a stored response.
     Answered(StoredResponse),
     /// The key was used for another request.
     OtherRequest,
-    /// The transaction of the first request has not ended.
+    /// The first request is still running.
     InProgress,
 }
 
@@ -70,13 +70,13 @@ pub struct StoredResponse {
 }
 
 impl StoredResponse {
-    /// Returns status and body.
+    /// Decrypts status and body.
     pub fn open(&self, vault: &Vault) -> Result<(i16, Zeroizing<Vec<u8>>), Unopenable> {
         Ok((self.status, Zeroizing::new(vault.open(IDEMPOTENT_RESPONSE, self.id, &self.sealed)?)))
     }
 }
 
-/// Returns the claim of a request whose key was used. `None`: the key is unused, or its transaction has not ended.
+/// Returns the claim of a used key. `None`: the key is unused, or its first request is still running.
 pub async fn find(executor: impl PgExecutor<'_>, request: &KeyedRequest) -> sqlx::Result<Option<Claim>> {
     Ok(find_all(executor, &[request]).await?.remove(&request.id))
 }
@@ -101,9 +101,9 @@ async fn find_all(executor: impl PgExecutor<'_>, requests: &[&KeyedRequest]) -> 
     Ok(claims.collect())
 }
 
-/// Claims keys, each named once, within the transaction that does the work. A key that another transaction claimed is waited for:
-/// until its commit (then the response is found) or rollback (then this request is the first). `None`: a wait took longer than
-/// `patience`, and the transaction has failed.
+/// Claims keys, each at most once, in the transaction that does the work. Waits for a key claimed by another transaction: after
+/// its commit the response is found, after its rollback this request is the first. `None`: a wait took longer than `patience`,
+/// and the transaction has failed.
 pub async fn claim(
     conn: &mut PgConnection,
     requests: &[&KeyedRequest],
@@ -123,7 +123,7 @@ pub async fn claim(
     }
 }
 
-/// Claims keys, each named once, without a wait: a key that another transaction claimed is [`Claim::InProgress`].
+/// Claims keys without waiting: a key claimed by another transaction is [`Claim::InProgress`].
 pub async fn claim_free(
     conn: &mut PgConnection,
     requests: &[&KeyedRequest],
@@ -132,15 +132,15 @@ pub async fn claim_free(
     claim_each(conn, requests, Wait::Never, now).await
 }
 
-/// Reaction to a key that another transaction has claimed.
+/// What to do about a key that another transaction has claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     InTurn,
     Never,
 }
 
-/// A claimed key has an advisory lock until the end of the transaction: an uncommitted row can only be waited for. The locks are
-/// taken by id, so that no two transactions wait for each other.
+/// Claims keys under advisory locks until the end of the transaction, because an uncommitted row can only be waited for. To
+/// prevent deadlocks, the locks are taken in order of id.
 async fn claim_each(
     conn: &mut PgConnection,
     requests: &[&KeyedRequest],
@@ -175,8 +175,8 @@ async fn claim_each(
     Ok(claims.collect())
 }
 
-/// Locks a key for as long as the connection lasts, without a transaction. [`claim`] succeeds only on that connection. Returns
-/// `false` if others hold the key for longer than `patience`.
+/// Locks a key for the life of the connection, without a transaction. [`claim`] then succeeds only on this connection. Returns
+/// `false` if another request holds the key for longer than `patience`.
 pub async fn hold(conn: &mut PgConnection, request: &KeyedRequest, patience: Duration) -> sqlx::Result<bool> {
     let patience = crate::milliseconds(patience);
     fetch_one!(&mut *conn, scalar, "SELECT set_config('lock_timeout', $1, false)", (patience))?;
@@ -191,7 +191,7 @@ pub async fn hold(conn: &mut PgConnection, request: &KeyedRequest, patience: Dur
     }
 }
 
-/// Stores the bodies of responses to claimed requests, all with the same status.
+/// Stores responses with the same status to claimed requests.
 pub async fn store<B: AsRef<[u8]>>(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -214,7 +214,7 @@ pub async fn store<B: AsRef<[u8]>>(
     )
 }
 
-/// Deletes claimed keys whose requests were refused: the keys count as unused.
+/// Deletes claims of refused requests. Their keys are unused again.
 pub async fn release(conn: &mut PgConnection, requests: &[&KeyedRequest]) -> sqlx::Result<()> {
     if requests.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Turns of those who change things under a condition.
+//! Lock for conditional changes (`If-Match`).
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 
 use bellwire_core::id::AppId;
 
-/// Locks out other changes of a resource of that kind, of that app or (`None`) of the server, in all processes, until the
-/// transaction ends. Returns false after `patience`, and the transaction cannot be used further.
+/// Locks out other conditional changes of a kind of resource, of an app or (`None`) the server, in all processes, until the
+/// transaction ends. Returns `false` after `patience`; the transaction has then failed.
 pub async fn take_turn(
     conn: &mut PgConnection,
     app: Option<AppId>,

@@ -1,4 +1,4 @@
-//! Temporary log level of operators.
+//! Temporary log level set by operators.
 
 use sqlx::{PgConnection, PgExecutor};
 
@@ -6,13 +6,13 @@ use bellwire_core::clock::Timestamp;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLevelOverride {
-    /// Levels, as they were given.
+    /// Levels as given by the operator.
     pub filter: String,
     pub set_at: Timestamp,
     pub until: Timestamp,
 }
 
-/// Reads the current temporary level. `None`: each process uses the one of its start.
+/// Returns the temporary level. `None`: each process uses the level of its start.
 pub async fn read(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<Option<LogLevelOverride>> {
     fetch_optional!(executor, LogLevelOverride, "SELECT filter, set_at, until FROM log_level WHERE until > $1", (now))
 }
@@ -26,7 +26,7 @@ pub async fn write(conn: &mut PgConnection, wanted: &LogLevelOverride) -> sqlx::
     )
 }
 
-/// Notes that nothing more is wanted. Returns whether something was.
+/// Removes the temporary level. Returns whether there was one.
 pub async fn clear(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<bool> {
     let until = fetch_optional!(conn, scalar, "DELETE FROM log_level RETURNING until")?;
     Ok(until.is_some_and(|until| until > now))

@@ -1,11 +1,10 @@
 //! Daily partitions of the tables that only grow, bounded by message id.
 //!
-//! A message's id is a UUIDv7, which begins with its time, so midnight is an id, too. All rows of a message lie in the partition
-//! of the day of its creation. Rows outside all partitions (of a message older or newer than the days created ahead) go into a
-//! default partition, so no row is refused for lack of one.
+//! A message's id is a UUIDv7, which begins with its time, so midnight corresponds to an id. All rows of a message are in the
+//! partition of the day of its creation. Rows of days without a partition go into a default partition, so no row is refused.
 //!
-//! Each change here locks the table, and, which is worse, blocks it while it waits for the lock: behind a backup that reads the
-//! table for an hour, all deliveries would queue. So a change that does not get its lock at once gives up
+//! Each change here locks the table, and blocks it while it waits for the lock: behind a backup that reads the table for an
+//! hour, all deliveries would wait. So a change that does not get its lock at once fails
 //! ([`is_lock_timeout`](crate::is_lock_timeout)), and is repeated much later.
 
 use chrono::{Days, NaiveDate};
@@ -17,31 +16,31 @@ use crate::transactions::begin_by_index;
 use bellwire_core::clock::{Timestamp, time_of};
 
 const TABLES: [&str; 2] = ["attempts", "receipts"];
-/// Days that have partitions before today: clocks of other replicas, messages of just now.
+/// Number of past days with partitions, because clocks of replicas differ.
 const DAYS_BEHIND: u64 = 1;
-/// Days that have partitions after today: how long maintenance may be away before rows go into the default partition.
+/// Number of future days with partitions. If maintenance is absent for longer, rows go into the default partition.
 const DAYS_AHEAD: u64 = 8;
-/// Maximum days ahead of scheduled messages. A day further ahead than [`DAYS_AHEAD`] has partitions only if a message of it
-/// exists: before its time, only cancellations write rows there.
+/// Maximum days ahead of scheduled messages. A day further ahead than [`DAYS_AHEAD`] gets partitions when the first message for
+/// it exists.
 const DAYS_OF_MESSAGES: u64 = 91;
-/// Rows from which a default partition is crowded: moving them, or only reading them, would take too long.
+/// Number of rows from which a default partition is crowded: moving or reading them would take too long.
 const CROWD: i64 = 10_000;
-/// Days ahead of today at which a partition can still be created beside a crowded default partition. Until then, rows of that day
-/// are refused, which has no effect while none exist.
+/// Days from today to the first partition that is created beside a crowded default partition. Until then, rows of that day are
+/// refused, but none exist yet.
 const DAYS_CLEAR: u64 = 2;
-/// Timeout of waiting for other changes of partitions, which blocks no reading and writing.
+/// Timeout of waiting for another change of partitions. Reading and writing are not blocked meanwhile.
 const TURN_TIMEOUT: &str = "SET LOCAL lock_timeout = '3s'";
-/// Timeout of waiting for readers and writers, because all others would wait, too.
+/// Timeout of waiting for readers and writers. All later ones wait meanwhile.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
-/// Timeout of the check of a large default partition, which takes minutes and blocks nothing.
+/// Timeout of checking a large default partition, which takes minutes and blocks nothing.
 const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
 
-/// Creates the default partitions and the missing ones of the days around `now`, and of later days with messages, moving rows of
-/// those days out of the default partition. Returns the number created. Several processes may do this at once.
+/// Creates the default partitions, missing partitions of the days around `now`, and those of later days with messages. Moves
+/// rows of these days out of the default partition. Returns the number created. Several processes may do this concurrently.
 ///
-/// If maintenance was absent for so long that the default partition is crowded, the days of its rows stay in it permanently, and
-/// partitions begin with the day after tomorrow, or after the last day with rows in it. On Citus, where no rows are moved, each
-/// day with rows in it stays.
+/// If the default partition is crowded after a long absence of maintenance, the days of its rows stay in it permanently, and
+/// partitions begin with the day after tomorrow, or after the last of these days. On Citus rows cannot be moved: each day with
+/// rows in the default partition stays.
 pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error> {
     let today = now.date_naive();
     let later = days_of_messages(pool, today + Days::new(DAYS_AHEAD + 1)).await?;
@@ -66,7 +65,7 @@ pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error>
     Ok(made)
 }
 
-/// The days from `first` on that have messages, which are all for later.
+/// Returns the days from `first` on that have (scheduled) messages.
 async fn days_of_messages(pool: &PgPool, first: NaiveDate) -> Result<Vec<NaiveDate>, sqlx::Error> {
     let days: Vec<_> = (0..=DAYS_OF_MESSAGES).map(|n| first + Days::new(n)).collect();
     let midnights: Vec<Uuid> = days.iter().map(|day| midnight(*day)).collect();
@@ -80,14 +79,14 @@ async fn days_of_messages(pool: &PgPool, first: NaiveDate) -> Result<Vec<NaiveDa
     Ok(found.into_iter().filter_map(|n| days.get(usize::try_from(n - 1).ok()?).copied()).collect())
 }
 
-/// The day after the last of which the default partition holds rows.
+/// Returns the day after the last day with rows in the default partition.
 async fn day_after_crowd(pool: &PgPool, table: &'static str) -> Result<Option<NaiveDate>, sqlx::Error> {
     let last = format!("SELECT message FROM {table}_default ORDER BY message DESC LIMIT 1");
     let last: Option<Uuid> = sqlx::query_scalar(AssertSqlSafe(last)).persistent(false).fetch_optional(pool).await?;
     Ok(last.and_then(time_of).map(|time| time.date_naive() + Days::new(1)))
 }
 
-/// From today on, for how many days in a row there are partitions of every table.
+/// Returns the number of consecutive days from today for which every table has a partition.
 pub async fn days_ahead(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let today = now.date_naive();
     let mut ahead = DAYS_AHEAD + 1;
@@ -99,8 +98,8 @@ pub async fn days_ahead(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Erro
     Ok(ahead)
 }
 
-/// Drops the partitions of all days that ended before `cutoff`. Returns how many. The cutoff must lie further back than the
-/// longest time to live.
+/// Drops the partitions of all days that ended before `cutoff`. Returns the number. The cutoff must be older than the longest
+/// time to live.
 pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx::Error> {
     let first_kept = cutoff.date_naive();
     let mut dropped = 0;
@@ -117,7 +116,7 @@ pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx
     Ok(dropped)
 }
 
-/// Deletes a chunk of what the default partitions hold of days that ended before `cutoff`. Returns how many rows.
+/// Deletes a chunk of rows in default partitions of days that ended before `cutoff`. Returns the number of rows.
 pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sqlx::Error> {
     let mut deleted = 0;
     for table in TABLES {
@@ -137,8 +136,8 @@ pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sql
     Ok(deleted)
 }
 
-/// A partition only grows and is dropped as a whole, and is read by key alone: vacuum has nothing to do there, and statistics by
-/// each tenth row have no effect. During a campaign on a young partition, both cost a quarter of Postgres's CPU time.
+/// Storage parameters of partitions. They only grow, are dropped as a whole, and are read only by key, so vacuum and frequent
+/// statistics have no use. During a campaign on a young partition, both cost a quarter of Postgres's CPU time.
 const APPEND_ONLY: &str = "autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 1000000, \
                            autovacuum_analyze_scale_factor = 1";
 
@@ -150,7 +149,7 @@ async fn ensure_default(pool: &PgPool, table: &'static str) -> Result<bool, sqlx
     Ok(true)
 }
 
-/// Whether the default partition holds so much that it should not be moved, or be looked through under a lock.
+/// Whether the default partition has too many rows to move, or to check under a lock.
 async fn is_crowded(pool: &PgPool, table: &'static str) -> Result<bool, sqlx::Error> {
     let counted = format!("SELECT count(*) FROM (SELECT message FROM {table}_default LIMIT {CROWD} + 1) rows");
     let rows: i64 = sqlx::query_scalar(AssertSqlSafe(counted)).persistent(false).fetch_one(pool).await?;
@@ -165,8 +164,8 @@ async fn ensure_days(pool: &PgPool, table: &'static str, days: &[NaiveDate]) -> 
     Ok(made)
 }
 
-/// Creates the partitions of days from `clear` on. A constraint, validated without blocking, proves that the default partition has no rows
-/// of them. Otherwise Postgres would read all of it for each, with the table locked.
+/// Creates the partitions of days from `clear` on. A constraint, validated without blocking, proves that the default partition
+/// has no rows of these days. Otherwise Postgres would read all of it for each partition, with the table locked.
 async fn ensure_beside_crowd(
     pool: &PgPool,
     table: &'static str,
@@ -231,7 +230,7 @@ async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Resul
     Ok(true)
 }
 
-/// Whether the default partition holds rows of messages from one id on and before another one.
+/// Whether the default partition has rows of messages with ids in this range.
 async fn holds_rows(connection: &mut PgConnection, table: &str, from: Uuid, to: Uuid) -> Result<bool, sqlx::Error> {
     let found = format!(
         "SELECT count(*) FROM (SELECT message FROM {table}_default WHERE message >= '{from}' AND message < '{to}' LIMIT 1) rows"
@@ -240,7 +239,7 @@ async fn holds_rows(connection: &mut PgConnection, table: &str, from: Uuid, to: 
     Ok(rows > 0)
 }
 
-/// [`lock`]s the table if it lacks a partition of that name, and still lacks it then.
+/// Locks the table if it lacks the partition. `None` if another process has created it.
 async fn lock_if_missing(
     pool: &PgPool,
     table: &str,
@@ -254,7 +253,7 @@ async fn lock_if_missing(
     Ok((!another_was_faster).then_some(tx))
 }
 
-/// Begins a transaction that locks out other changes of the table's partitions, while rows may still be written.
+/// Begins a transaction that locks out other changes of the table's partitions. Rows can still be written.
 async fn lock(pool: &PgPool, table: &str) -> Result<sqlx::PgTransaction<'static>, sqlx::Error> {
     let mut tx = begin_by_index(pool).await?;
     sqlx::query(TURN_TIMEOUT).execute(&mut *tx).await?;
@@ -263,7 +262,7 @@ async fn lock(pool: &PgPool, table: &str) -> Result<sqlx::PgTransaction<'static>
     Ok(tx)
 }
 
-/// Runs a statement that no parameter can express. Its parts are our own table names, days and ids.
+/// Runs a statement that cannot use parameters. Its parts are Bellwire's own table names, days and ids.
 async fn execute(connection: &mut PgConnection, sql: String) -> Result<u64, sqlx::Error> {
     Ok(sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await?.rows_affected())
 }
@@ -279,7 +278,7 @@ async fn existing(executor: impl sqlx::PgExecutor<'_>, table: &str) -> Result<Ve
     )
 }
 
-/// The smallest id of a day: its first millisecond and nothing else.
+/// Returns the smallest UUIDv7 of a day.
 fn midnight(day: NaiveDate) -> Uuid {
     let start = day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis();
     Uuid::from_u128(u128::try_from(start).unwrap_or(0) << 80)

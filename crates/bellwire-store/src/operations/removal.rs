@@ -1,9 +1,9 @@
-//! Deletion of an app. At once the app is unreachable and its flow is closed for good: no delivery is claimed or sent. Deliveries in
-//! progress are cancelled. Then its rows are deleted in chunks, keys and lanes last. Each step selects the remaining rows, so any process
-//! can continue after an interruption.
+//! Deletion of an app. The app is unreachable at once and its flow is closed: no delivery is claimed or sent. Deliveries in
+//! progress are cancelled. Then its rows are deleted in chunks, keys and lanes last. Each step selects remaining rows, so any
+//! process can continue after an interruption.
 //!
-//! Attempts, receipts and counts per minute stay until the retention of their day or minute. They are no longer accessible, contain only
-//! bare ids and lane numbers, and their tables are dropped by the day.
+//! Attempts, receipts and counts per minute stay until their retention ends. They are no longer accessible, contain only ids
+//! and lane numbers, and are dropped by day.
 
 use std::time::Duration;
 
@@ -28,32 +28,32 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
-/// Time after which requests accepted before the deletion of an app have ended: no statement takes longer.
+/// Time after which requests accepted before the deletion started have ended: no statement takes longer.
 const REQUESTS_END: Duration = Duration::from_secs(60);
 const MESSAGES_AT_ONCE: i64 = 100;
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
-/// Rows that take others along: a message its counts, a subscription its topics.
+/// Maximum parent rows that one transaction deletes, with their dependent rows: a message with its counts, a subscription with
+/// its topics.
 const CHUNK_OF_MANY: i64 = 2_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalProgress {
     More,
-    /// Workers hold some of it, requests may be under way, or figures over time have yet to take in what was lost: there is
-    /// more to do later.
+    /// Work remains for later: workers hold deliveries, requests may be running, or losses are not in the metrics yet.
     Later,
     Gone,
 }
 
 /// Begins the deletion of an app: it can no longer be found, its keys are revoked, and nothing is sent. Returns the stops for
-/// this process's dispatch. Repeating it changes nothing.
+/// this process's dispatch. Repeating it has no effect.
 pub async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
     execute!(&mut *conn, "UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", (app.0, now))?;
     execute!(&mut *conn, "UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE app = $1", (app.0, now))?;
     flows::change(conn, flow, app, None, Change::Paused(true), now).await
 }
 
-/// Apps that are being deleted, with the times when that was asked for.
+/// Returns the apps being deleted, with the time of the request.
 pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(AppId, Timestamp)>> {
     query!(r#"SELECT id, deleting_at AS "at!" FROM apps WHERE deleting_at IS NOT NULL ORDER BY deleting_at"#)
         .map(|row| (AppId(row.id), row.at))
@@ -61,7 +61,7 @@ pub async fn begun(pool: &PgPool) -> sqlx::Result<Vec<(AppId, Timestamp)>> {
         .await
 }
 
-/// Does the next part of a deletion that was begun at `begun_at`.
+/// Executes the next step of a deletion that was begun at `begun_at`.
 pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp) -> sqlx::Result<RemovalProgress> {
     if !cancel_messages(pool, app, now).await?.is_empty()
         || cancel_waiting(pool, app, now).await? > 0
@@ -86,8 +86,8 @@ pub async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Timestamp
     Ok(RemovalProgress::Gone)
 }
 
-/// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
-/// to obey; none: there are no more.
+/// Cancels some of the messages that are fanned out or claimed by workers. Returns the stops for this process's dispatch; empty
+/// if no message is left.
 pub async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let mut tx = begin_by_index(pool).await?;
     let messages = fetch_all!(
@@ -132,7 +132,7 @@ async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Resu
     .await
 }
 
-/// Cancels what is left of some batches whose workers were lost. Returns how many deliveries.
+/// Cancels remaining deliveries of batches whose workers have crashed. Returns the number.
 async fn cancel_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;
@@ -153,7 +153,7 @@ async fn end_deleted(
     Ok(n)
 }
 
-/// Whether anything is still in workers' hands.
+/// Whether workers hold deliveries of the app.
 async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     let mut tx = begin_by_index(pool).await?;
     fetch_one!(
@@ -167,8 +167,8 @@ async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     )
 }
 
-/// Whether notes of its lanes are not folded into metrics over time yet. They are added to those of the gateway while the lanes
-/// exist, and to those of its messages, which would reappear if they were deleted before.
+/// Whether notes of its lanes are not in the metrics yet. They must be added while lanes and messages exist; otherwise counts
+/// of deleted messages would reappear.
 async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     fetch_one!(
         pool,
@@ -229,7 +229,7 @@ async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// A statement that deletes a chunk of an app's rows of a table.
+/// Declares a statement that deletes a chunk of an app's rows from a table.
 macro_rules! delete_of {
     ($table:literal, $app:expr) => {
         query!(
@@ -250,12 +250,12 @@ async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// Deletes the engagement of people whose subscriptions are deleted.
+/// Deletes the engagement of people without subscriptions.
 async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(engagement_stats::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
 }
 
-/// Deletes letters, their trail, events, stream rows, and responses to idempotent requests.
+/// Deletes dead letters with their actions, events, stream rows, and stored responses.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let letters = delete_of!("dead_letters", app);
@@ -273,8 +273,8 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// Deletes the remaining rows: settings, lanes with their reports, keys and the app itself, whose short name is then free. Fails
-/// if another table still refers to any of them.
+/// Deletes the remaining rows: settings, lanes with their reports, keys and the app itself, whose slug is then free. Fails if
+/// another table still refers to any of them.
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = transactions::begin(pool).await?;
     webhooks::remove_all(&mut tx, app).await?;

@@ -1,4 +1,4 @@
-//! Reports of workers about their lanes, for people: current limits, and last errors of gateways.
+//! Reports of workers about their lanes: current limits, and last errors of push services.
 
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -7,18 +7,18 @@ use super::workers::SILENCE;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 
-/// The last answer of a lane's gateway that was not what was hoped for.
+/// Last unexpected response of a lane's push service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WordsRow {
     pub lane: LaneId,
     pub at: Timestamp,
-    /// HTTP status; none: there was no answer.
+    /// HTTP status. `None`: no response.
     pub status: Option<i16>,
-    /// The gateway's words, or what kept an answer from coming.
+    /// Error text of the push service, or the transport failure.
     pub detail: Option<String>,
 }
 
-/// Replaces the limits reported by a worker, of all lanes that it uses.
+/// Replaces the limits reported by a worker for all its lanes.
 pub async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, i32)]) -> sqlx::Result<()> {
     let (lanes, limits): (Vec<LaneId>, Vec<i32>) = limits.iter().copied().unzip();
     // A worker that was taken for dead meanwhile tells with its next heartbeat. An app may have been deleted under it.
@@ -35,7 +35,7 @@ pub async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, i32)]) 
     )
 }
 
-/// Writes the last errors of gateways, one row per lane. Later ones stay.
+/// Stores the last errors of push services, one row per lane. A later stored error stays.
 pub async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Result<()> {
     let lanes: Vec<LaneId> = words.iter().map(|row| row.lane).collect();
     let at: Vec<Timestamp> = words.iter().map(|row| row.at).collect();
@@ -56,7 +56,7 @@ pub async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Result<()> {
     )
 }
 
-/// Returns the concurrent POSTs that all live workers allow in each of these lanes. Unused lanes are left out.
+/// Returns the maximum concurrent POSTs of these lanes, summed over all live workers. Unused lanes are omitted.
 pub async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> sqlx::Result<Vec<(LaneId, i64)>> {
     query!(
         r#"SELECT lane, sum(concurrency)::bigint AS "concurrency!" FROM lane_limits JOIN workers ON workers.id = worker
@@ -68,7 +68,7 @@ pub async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> sqlx::Re
     .await
 }
 
-/// Returns the last errors of these lanes' gateways, if any.
+/// Returns the last errors of these lanes, if any.
 pub async fn last_words(pool: &PgPool, lanes: &[LaneId]) -> sqlx::Result<Vec<WordsRow>> {
     fetch_all!(
         pool,

@@ -1,6 +1,6 @@
-//! Settlement of a restored database: it deletes outdated rows, and holds back others. The data are older than the world:
-//! deliveries in flight at the backup have been answered since, waiting ones may have been sent, and cancellations and
-//! unsubscriptions since are missing. Therefore no pending delivery is sent by itself.
+//! Settles a restored database: deletes outdated rows, and pauses pending deliveries. The data are older than reality:
+//! deliveries in flight at the backup have ended since, waiting ones may have been sent, and later cancellations and
+//! unsubscribes are missing. So no pending delivery is sent automatically.
 
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
@@ -12,14 +12,14 @@ use crate::keys::audit::{Actor, AuditAction, AuditEntry};
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::id::{AppId, CampaignId, MessageId};
 
-/// The table that is there while a restore is under way: nothing but a restore uses such a database.
+/// Table that exists while a restore is running. Servers refuse such a database.
 const MARK: &str = "restore_under_way";
-/// Name of a schema that a restore replaces, until it has succeeded.
+/// Name of the replaced schema until the restore has succeeded.
 const REPLACED: &str = "bellwire_replaced";
 
 #[derive(Debug, Clone, Copy)]
 pub struct RestoreSource {
-    /// The backup's id; none: it was brought back by other means.
+    /// Id of the backup. `None`: restored by other means.
     pub backup: Option<Uuid>,
     /// Time from which data are missing.
     pub backed_up_at: Timestamp,
@@ -27,26 +27,27 @@ pub struct RestoreSource {
     pub resume_pending: bool,
 }
 
-/// Number of deliveries that were held back, or resumed.
+/// Number of objects that were paused, or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Settled {
     /// Campaigns that were scheduled or sending.
     pub campaigns: i64,
-    /// Messages that had deliveries to make. Of those that are held back, the ones of no campaign that is.
+    /// Messages with deliveries to make. If paused, only those without a paused campaign.
     pub messages: i64,
-    /// Deliveries that are known to wait: of messages to many, those that were found already.
+    /// Known waiting deliveries. Recipients that fan-out has not reached are not counted.
     pub deliveries: i64,
     /// Requests to webhooks that were pending.
     pub webhook_requests: i64,
 }
 
-/// Whether a restore is under way, or broke off.
+/// Whether a restore is running or was interrupted.
 pub async fn is_under_way(conn: &mut PgConnection) -> sqlx::Result<bool> {
     let mark = format!("{SCHEMA}.{MARK}");
     fetch_one!(conn, scalar, r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, (mark))
 }
 
-/// Prepares a restore: an empty schema with its mark. Existing content is put aside. Remains of an interrupted restore are removed first.
+/// Prepares a restore: renames the existing schema, and creates an empty one with the mark. Removes remains of an interrupted
+/// restore first.
 pub async fn begin(conn: &mut PgConnection) -> sqlx::Result<()> {
     if is_under_way(conn).await? {
         undo(conn).await?;
@@ -65,7 +66,7 @@ pub async fn begin(conn: &mut PgConnection) -> sqlx::Result<()> {
     tx.commit().await
 }
 
-/// Leaves everything as it was before.
+/// Brings the replaced schema back after a failed restore.
 pub async fn undo(conn: &mut PgConnection) -> sqlx::Result<()> {
     if is_there(conn, REPLACED).await? {
         let mut tx = conn.begin().await?;
@@ -83,7 +84,7 @@ pub async fn undo(conn: &mut PgConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Ends a restore that has succeeded: what it replaced is gone for good.
+/// Ends a successful restore: deletes the replaced schema.
 pub async fn forget_replaced(conn: &mut PgConnection) -> sqlx::Result<()> {
     execute(conn, format!("DROP SCHEMA IF EXISTS {REPLACED} CASCADE")).await
 }
@@ -96,7 +97,7 @@ async fn is_empty(conn: &mut PgConnection) -> sqlx::Result<bool> {
     Ok(tables(conn).await?.is_empty())
 }
 
-/// Tables and views, but for parts of others, which go with them.
+/// Returns tables and views, without partitions, which are deleted with their parents.
 async fn tables(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
     fetch_all!(
         conn,
@@ -117,12 +118,13 @@ async fn functions(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
     )
 }
 
-/// Runs a statement that no parameter can express. Its parts are names of our own, or Postgres has quoted them.
+/// Runs a statement that cannot use parameters. Its names are Bellwire's own, or quoted by Postgres.
 async fn execute(conn: &mut PgConnection, sql: String) -> sqlx::Result<()> {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.map(drop)
 }
 
-/// Deletes outdated rows, holds pending deliveries back, and admits servers. All or nothing, without other users of the database.
+/// Deletes outdated rows, pauses pending deliveries, and lets servers start. It is atomic. No server may use the database
+/// meanwhile.
 pub async fn settle(conn: &mut PgConnection, origin: RestoreSource, now: Timestamp) -> sqlx::Result<Settled> {
     let mut tx = conn.begin().await?;
     execute(&mut tx, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0".to_owned())
@@ -150,8 +152,8 @@ pub async fn settle(conn: &mut PgConnection, origin: RestoreSource, now: Timesta
     Ok(settled)
 }
 
-/// Deletes workers of the time before, their stops, sessions and one-time links. Another cluster numbers transactions from a lower value:
-/// old rows must not count as later than new ones.
+/// Deletes former workers with their stops, sessions and one-time links. Resets transaction numbers in rows: another cluster
+/// counts from a lower value, and old rows must not look newer than new ones.
 async fn forget(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
     let statements = "DELETE FROM workers; DELETE FROM stops; DELETE FROM passkey_challenges; DELETE FROM sessions;
          DELETE FROM invitations; DELETE FROM backups WHERE completed_at IS NULL; DELETE FROM held_back;
@@ -179,7 +181,7 @@ async fn give_back_leases(conn: &mut PgConnection, now: Timestamp) -> sqlx::Resu
     )
 }
 
-/// Keeps pending events for webhooks, and prevents repeated ones.
+/// Keeps pending events for webhooks, without repeating delivered ones.
 async fn keep_untold(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::raw_sql(
         "DELETE FROM stream_events e USING webhook_cursor c WHERE (e.xid, e.seq) <= (c.xid, c.seq);
@@ -207,7 +209,7 @@ async fn count(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled>
     )
 }
 
-/// Pauses what was pending. Requests to webhooks wait to be replayed, as if they had failed.
+/// Pauses pending work. Webhook requests are marked as failed, and can be replayed.
 async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled> {
     let found = count(conn, now).await?;
     // What was told then, or was about to be: what follows is told as it happens.
@@ -250,8 +252,8 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
     Ok(Settled { campaigns, messages, ..found })
 }
 
-/// Last time of use of a database that was restored by other means: the newest heartbeat of a worker, or, where `pg_restore` left
-/// workers out, the start of the newest backup, which is the restored one. `None`: neither is recorded.
+/// Returns the last time of use of a database that was restored by other means: the newest heartbeat of a worker, or (without
+/// workers after `pg_restore`) the start of the newest backup. `None`: neither is recorded.
 pub async fn last_sign(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
     fetch_one!(
         conn,
@@ -260,14 +262,14 @@ pub async fn last_sign(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp
     )
 }
 
-/// Something that a restore has paused and that still is.
+/// An object that a restore has paused and that is still paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldWork {
     Campaign(CampaignId),
     Message(MessageId),
 }
 
-/// Selects from what is held back still: campaigns, and messages of no paused campaign.
+/// Declares a query of objects still held back: campaigns, and messages without a paused campaign.
 macro_rules! held_back {
     ($columns:literal, $rest:literal $(, $bind:expr)*) => {
         query!(
@@ -283,7 +285,7 @@ macro_rules! held_back {
     };
 }
 
-/// Returns what is held back still of an app, or of all: campaigns first, at most `limit`.
+/// Returns what is still held back, of an app or of all: campaigns first, at most `limit`.
 pub async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result<Vec<(AppId, HeldWork)>> {
     let rows = held_back!(
         "h.kind, h.id, h.app",
@@ -297,8 +299,7 @@ pub async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result
     Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (AppId(row.app), held(&row.kind, row.id))).collect())
 }
 
-/// Deletes records of deliveries that are no longer held back, because they were resumed, cancelled or deleted. Returns their
-/// number.
+/// Deletes records of objects no longer held back, because they were resumed, cancelled or deleted. Returns their number.
 pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     rows_affected!(
         pool,
@@ -308,11 +309,11 @@ pub async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     )
 }
 
-/// Number of deliveries that are still held back.
+/// Number of objects still held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldCount {
     pub campaigns: i64,
-    /// Messages of no campaign that is held back.
+    /// Messages without a campaign that is held back.
     pub messages: i64,
 }
 
@@ -325,7 +326,7 @@ async fn count_held(conn: &mut PgConnection) -> sqlx::Result<HeldCount> {
     Ok(HeldCount { campaigns: row.campaigns, messages: row.messages })
 }
 
-/// The last restore, and what is held back since.
+/// The last restore, with the objects held back since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Last {
     /// Time from which data are missing.
@@ -334,7 +335,7 @@ pub struct Last {
     pub held: HeldCount,
 }
 
-/// The last restore; none: this database was never restored.
+/// Returns the last restore. `None`: this database was never restored.
 pub async fn last(pool: &PgPool) -> sqlx::Result<Option<Last>> {
     let last = query!("SELECT backed_up_at, restored_at FROM restores ORDER BY id DESC LIMIT 1");
     let Some(last) = last.fetch_optional(pool).await? else { return Ok(None) };
