@@ -1,4 +1,4 @@
-//! Results of deliveries: attempts, counts, dead letters, receipts, and data for people.
+//! Results of deliveries: attempts, counts, dead letters, receipts, events and metrics.
 
 pub mod alerts;
 pub mod copy;

@@ -1,5 +1,5 @@
-//! Retention deletes expired rows in chunks: each is a transaction of some tens of milliseconds that uses an index and skips
-//! locked rows. The functions return the number of deleted rows; 0 means that none are left.
+//! Retention: deletes expired rows in chunks. Each chunk is a transaction of some tens of milliseconds that uses an index and
+//! skips locked rows. Functions return the number of deleted rows; 0 means that none are left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use bellwire_rules::policy::hold::KNOWN_FOR;
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const STREAM_EVENTS_KEPT: Duration = Duration::from_secs(24 * 3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
-/// Retention of reliability metrics: a day more than the longest period of any reader.
+/// Retention of reliability metrics: one day more than the longest period that is read.
 const RELIABILITY_KEPT: Duration = Duration::from_secs(2 * 86_400);
-/// Retention of an unused throttle.
+/// Retention of an unused throttle row.
 const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
-/// A mass prune is confirmed within an hour, or anew.
+/// Retention of suspects of a mass prune. It is confirmed within an hour, or starts again.
 const SUSPECTS_KEPT: Duration = Duration::from_secs(86_400);
-/// Rows of small tables, and of large ones that nothing depends on.
+/// Chunk size for rows that no other rows depend on.
 const CHUNK: i64 = 10_000;
-/// Rows that take others along: a message its counts, a subscription its topics.
+/// Chunk size for rows that are deleted with dependent rows: a message with its counts, a subscription with its topics.
 const CHUNK_OF_MANY: i64 = 2_000;
 
-/// Looks at a chunk of the messages after one of them whose history is gone, and deletes those that nothing refers to, with
-/// their counts. Returns the last one it looked at; none: there are no more. What is still waiting, or has its content
-/// because open dead letters need it, stays until a later round.
+/// Reads a chunk of messages after `after` whose attempts are deleted, and deletes those without references, with their counts.
+/// Returns the last one read. `None`: no more. Messages with waiting deliveries, or with content for open dead letters, stay
+/// until a later round.
 ///
-/// `cutoff` as for [`drop_before`](crate::operations::partitions::drop_before): a message never goes before its attempts.
+/// `cutoff` as for [`drop_before`](crate::operations::partitions::drop_before): a message is never deleted before its attempts.
 pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: MessageId) -> sqlx::Result<Option<MessageId>> {
     let mut tx = begin_by_index(pool).await?;
     let midnight = cutoff.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
@@ -66,8 +66,7 @@ pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: MessageId) 
     Ok(last.map(MessageId))
 }
 
-/// Deletes a chunk of the subscriptions that ended before `cutoff`, with what is left of their topics. Suspended ones have
-/// not ended.
+/// Deletes a chunk of subscriptions that ended before `cutoff`, with the rest of their topics. Suspended ones have not ended.
 pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let ended = fetch_all!(
@@ -103,7 +102,7 @@ pub async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: Timestam
     Ok(deleted.ids.len() as u64)
 }
 
-/// Deletes a chunk of the metrics over time of one step that are from before `cutoff`.
+/// Deletes a chunk of metrics of one step from before `cutoff`.
 pub async fn clear_rollups(pool: &PgPool, step: RollupStep, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let deleted = rows_affected!(
@@ -116,7 +115,7 @@ pub async fn clear_rollups(pool: &PgPool, step: RollupStep, cutoff: Timestamp) -
     Ok(deleted)
 }
 
-/// A statement that deletes a chunk of a table's rows whose time lies before another one.
+/// Declares a statement that deletes a chunk of a table's rows from before a time.
 macro_rules! delete_before {
     ($table:literal, $time:literal, $before:expr) => {
         query!(
@@ -134,8 +133,8 @@ macro_rules! delete_before {
     };
 }
 
-/// Deletes a chunk of rows that are needed for hours or days: stops, stream rows, responses to idempotent requests, reliability
-/// metrics, trips of breakers, holds of subscriptions, suspects of a mass prune, diagnoses.
+/// Deletes a chunk of rows with a short retention: stops, stream rows, stored responses, reliability metrics, breaker trips,
+/// holds of subscriptions, suspects of a mass prune, and diagnoses.
 pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let stops = delete_before!("stops", "at", now - STOPS_KEPT);
@@ -173,8 +172,8 @@ pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// Deletes the throttles of one chunk, after a (shard, subscription), whose next turn is long past. Returns the last row read; `None`:
-/// there are no more. An index by turn would make every turn more expensive.
+/// Deletes unused throttles in a chunk after a (shard, subscription). Returns the last row read; `None`: no more. There is no
+/// index by time, because it would make every send more expensive.
 pub async fn clear_throttles(
     pool: &PgPool,
     now: Timestamp,
@@ -196,8 +195,7 @@ pub async fn clear_throttles(
     Ok(last.map(|row| (row.shard, SubscriptionId(row.subscription))))
 }
 
-/// A statement that deletes a chunk of a table's rows whose id lies below another one, found by an index that begins with
-/// the app.
+/// Declares a statement that deletes a chunk of a table's rows with an id below a limit, by an index that begins with the app.
 macro_rules! delete_of_apps {
     ($table:literal, $id:literal, $below:expr) => {
         query!(
@@ -214,8 +212,8 @@ macro_rules! delete_of_apps {
     };
 }
 
-/// Deletes a chunk of the expired archive: dead letters, their trail and events from before `cutoff`, alerts resolved before it,
-/// and erasures completed before it.
+/// Deletes a chunk of the expired archive: dead letters, their actions and events from before `cutoff`, and alerts and erasures
+/// completed before it.
 pub async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let first_kept = first_uuid_of(cutoff);
     let letters = delete_of_apps!("dead_letters", "id", first_kept);

@@ -1,11 +1,11 @@
-//! Runs a transaction again when Postgres gave it up for the sake of another one.
+//! Repeats a transaction that Postgres aborted because of a conflict with another one.
 
 use crate::connections::engine;
 
-/// Whether an error means that the transaction was rolled back and would likely succeed next time: a deadlock or a serialization
-/// failure. On Citus also a duplicate: a transaction releases its locks on the coordinator a moment before its rows on other
-/// machines are visible to all. Of a duplicate in COPY, Citus passes on the text alone, without the code: an endpoint that was
-/// registered meanwhile shows by the name of its index, which ends in the shard's number.
+/// Whether an error means that the transaction was rolled back and would likely succeed next time: a deadlock or a
+/// serialization failure. On Citus also a duplicate key: a transaction releases its locks on the coordinator shortly before its
+/// rows on other machines are visible. For a duplicate in COPY, Citus returns only the text without the code. The name of the
+/// index, which ends in the shard's number, then identifies a registered endpoint.
 pub fn is_collision(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     match error.code().as_deref() {
@@ -16,7 +16,7 @@ pub fn is_collision(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Runs a whole transaction, up to five times while it collides with others. It must hold nothing back between runs.
+/// Runs a whole transaction, up to five times while it conflicts with others. The closure must not keep state between runs.
 pub async fn retrying<T, F>(mut transaction: impl FnMut() -> F) -> Result<T, sqlx::Error>
 where
     F: Future<Output = Result<T, sqlx::Error>>,

@@ -1,7 +1,7 @@
-//! The schema that everything of ours lies in: what a database holds of it, and how it gets there.
+//! Schema of all tables: detects what a database has of it, and applies migrations.
 //!
-//! A database may be shared with other applications, so all of ours lies in a schema of its own, [`SCHEMA`], the table of
-//! migrations included. Every connection looks there and nowhere else.
+//! A database may be shared with other applications, so all of Bellwire's tables are in a schema of their own, [`SCHEMA`],
+//! including the table of migrations. Connections use only this schema.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::connections::{ACQUIRE_TIMEOUT, tls};
 use crate::is_out_of_connections;
 use bellwire_postgres::OLDEST_MAJOR;
 
-/// Interval of queries to a Postgres without a free connection.
+/// Interval of connection attempts while Postgres has no free connection.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Line of a migration that allows servers of the previous version to run beside it, and older programs to start.
+/// Line of a migration with which servers of the previous version can run concurrently, and older programs can start.
 const BESIDE: &str = "-- beside: yes";
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
-/// Why the database cannot be used as it is. The texts are written for the person who started Bellwire.
+/// Reason why the database cannot be used. The texts are for the operator who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// A connection or a statement failed.
     #[error("the database cannot be used: {0}")]
     Sql(#[from] sqlx::Error),
-    /// A migration failed; what it did was rolled back.
+    /// A migration failed and was rolled back.
     #[error("migration {version} failed: {source}")]
     Migration {
         /// Number of the migration.
@@ -39,7 +39,7 @@ pub enum SchemaError {
         /// Error of its statement.
         source: sqlx::Error,
     },
-    /// Too old a Postgres.
+    /// The version of Postgres is too old.
     #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
     Postgres {
         /// Number of the major version.
@@ -51,12 +51,12 @@ pub enum SchemaError {
         /// Numbers of the migrations.
         missing: Vec<i64>,
     },
-    /// The database was migrated by another program: a newer Bellwire, or none.
+    /// The database has a migration that this program lacks: it was migrated by a newer Bellwire, or another program.
     #[error(
         "the database has migration {version}, which this program does not contain: run the newer Bellwire that made it"
     )]
     Foreign {
-        /// Number of the first unknown one.
+        /// Number of the first unknown migration.
         version: i64,
     },
     /// An applied migration differs from this program's: the database of an unreleased or modified build.
@@ -81,27 +81,27 @@ pub enum SchemaError {
         /// Number of running workers.
         workers: i64,
     },
-    /// Workers are at work on a database that is to be replaced.
+    /// Workers use a database that is to be replaced.
     #[error("{workers} worker(s) are at work on this database: stop all servers, and try again")]
     AtWork {
         /// Number of running workers.
         workers: i64,
     },
-    /// Another application has a schema of this name.
+    /// Another application uses a schema of this name.
     #[error(
         "the schema `{SCHEMA}` holds {table}, which Bellwire did not make: drop or rename it, or use another database"
     )]
     Taken {
-        /// One of its tables.
+        /// Name of one of its tables.
         table: String,
     },
-    /// The role may not make the schema.
+    /// The role lacks the permission to create the schema.
     #[error(
         "this role may not make the schema `{SCHEMA}`: let the database's owner run `CREATE SCHEMA {SCHEMA} AUTHORIZATION \
          <the role>`"
     )]
     Forbidden,
-    /// A restore is under way, or broke off.
+    /// A restore is running or was interrupted.
     #[error(
         "a backup is being restored into this database, or that broke off: let it end, or run `bellwire restore` again"
     )]
@@ -126,11 +126,11 @@ impl From<MigrateError> for SchemaError {
 /// Content of a database before any change.
 #[derive(Debug)]
 pub enum Contents {
-    /// No tables at all.
+    /// No tables.
     Nothing,
-    /// Tables of other applications (one of them is named), and none of Bellwire.
+    /// Only tables of other applications, one of which is named.
     Others(String),
-    /// Ours, made by these migrations; none if the first one was interrupted.
+    /// Bellwire's schema with these migrations. Empty if the first one was interrupted.
     Ours(Vec<AppliedMigration>),
 }
 
@@ -174,18 +174,17 @@ async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError
     })
 }
 
-/// Action while workers with the previous schema run.
+/// What to do while workers of another schema version run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
-    /// Refuse: their statements would fail, and what they POSTed would be POSTed again by others.
+    /// Fail: the workers' statements would fail, and their POSTs would be repeated by others.
     Refuse,
-    /// Migrate while they run.
+    /// Migrate while workers run.
     Force,
 }
 
-/// Makes the schema if need be, and applies the migrations that are missing. Replicas that
-/// start together take turns. Without the statement timeout that connections of pools have: an index on a large table takes
-/// its time.
+/// Creates the schema if needed, and applies missing migrations. Replicas that start together wait for each other. There is no
+/// statement timeout, because an index on a large table takes long.
 pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
     connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
@@ -230,17 +229,17 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     Ok(connection.close().await?)
 }
 
-/// The migrations of this program that are not among those.
+/// Returns this program's migrations that are not applied.
 fn missing_of(applied: &[AppliedMigration]) -> impl Iterator<Item = &'static Migration> {
     MIGRATIONS.iter().filter(|ours| !applied.iter().any(|applied| applied.version == ours.version))
 }
 
-/// Whether servers of the version before may run beside a migration.
+/// Whether servers of the previous version may run during and after a migration.
 fn runs_beside(migration: &Migration) -> bool {
     migration.sql.as_str().lines().any(|line| line == BESIDE)
 }
 
-/// Refuses applied migrations that differ from this program's, and unknown ones unless this program may run beside them.
+/// Fails if an applied migration differs from this program's, or is unknown, unless this program can run with it.
 async fn refuse_unknown(connection: &mut PgConnection, applied: &[AppliedMigration]) -> Result<(), SchemaError> {
     let differs = |it: &&AppliedMigration| {
         MIGRATIONS.iter().any(|ours| ours.version == it.version && ours.checksum != it.checksum)
@@ -278,7 +277,7 @@ pub fn newest() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Refuses a database with a live worker of any version.
+/// Fails if the database has a live worker of any version.
 pub async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
     match refuse_beside_workers(&mut connection).await {
@@ -287,7 +286,7 @@ pub async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), 
     }
 }
 
-/// Returns an error while a worker lives, according to the table of workers, if it exists.
+/// Fails if the database has a live worker. Does nothing if the table of workers does not exist.
 async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), SchemaError> {
     let table = format!("{SCHEMA}.workers");
     let there = fetch_one!(&mut *connection, scalar, r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, (table))?;
@@ -303,8 +302,8 @@ async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), Sche
     }
 }
 
-/// Applies all migrations to a database without any, and refuses one with another schema than this program's: a command must not
-/// change it under a running server.
+/// Applies all migrations to an empty database. Fails if it has another schema version: a command must not change it under a
+/// running server.
 pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
     match check_schema(options).await {
         Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => {
@@ -314,7 +313,7 @@ pub async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> 
     }
 }
 
-/// Refuses a database whose schema is not exactly this program's.
+/// Fails unless the database has exactly this program's schema version.
 pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let applied = match inspect(options).await? {
         Contents::Ours(applied) => applied,
@@ -325,7 +324,8 @@ pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError>
     if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
 }
 
-/// Creates the schema. A user without that permission may have been given this one, which `IF NOT EXISTS` would not notice.
+/// Creates the schema. If it exists already, checks that the role can use it, because a role without the permission to create
+/// schemas may have been given this one.
 async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
     let there =
         fetch_one!(&mut *connection, scalar, r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, (SCHEMA))?;
@@ -340,13 +340,13 @@ async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
     }
 }
 
-/// Runs a statement that no parameter can express. Its parts are names of our own.
+/// Runs a statement that cannot use parameters. Its parts are Bellwire's own names.
 async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()> {
     sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
 }
 
-/// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema. Where Postgres
-/// has none left it waits for one, as the pool does.
+/// Opens a connection without the pool's timeouts, and checks the version of Postgres. Unqualified names refer to `schema`. If
+/// Postgres has no free connection, waits for one, as the pool does.
 pub async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
     let deadline = Instant::now() + ACQUIRE_TIMEOUT;
     let mut connection = loop {

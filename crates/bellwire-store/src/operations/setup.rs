@@ -1,28 +1,28 @@
-//! Setup and activity of the database, for checks that compare them with Bellwire's needs.
+//! Settings and activity of the database, for the checks.
 
 use chrono::TimeDelta;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use bellwire_core::clock::Timestamp;
 
-/// Settings of the database that matter, and how full it is.
+/// Database settings and usage that checks compare with Bellwire's needs.
 #[derive(Debug, Clone)]
 pub struct DatabaseSettings {
-    /// The version for people.
+    /// Version, as text to display.
     pub version: String,
-    /// The version for programs: 170004.
+    /// Version as a number, such as 170004.
     pub version_number: i32,
     /// Whether commits are written to disk.
     pub fsync: bool,
-    /// Whether pages that a crash tore can be mended.
+    /// Whether torn pages can be repaired after a crash.
     pub full_page_writes: bool,
-    /// `on`, `local`, `off` and others.
+    /// Value of `synchronous_commit`: `on`, `local`, `off` and others.
     pub synchronous_commit: String,
     pub autovacuum: bool,
-    /// Connections that it takes, without those kept for superusers.
+    /// Maximum connections, without those reserved for superusers.
     pub connections_max: i64,
     pub connections: i64,
-    /// Transactions since the oldest row that is not frozen.
+    /// Age of the oldest row that is not frozen, in transactions.
     pub xid_age: i64,
 }
 
@@ -40,25 +40,25 @@ pub async fn settings(pool: &PgPool) -> sqlx::Result<DatabaseSettings> {
     )
 }
 
-/// Has Postgres look at what all tables hold, by which it plans.
+/// Analyzes all tables, for the query planner.
 pub async fn analyze(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::raw_sql("ANALYZE").execute(connection).await.map(drop)
 }
 
-/// Something that keeps dead rows from being cleared.
+/// Obstacle to vacuuming dead rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VacuumBlocker {
-    /// A transaction of this session, and its duration in seconds.
+    /// A transaction of this session, with its duration in seconds.
     Session {
         pid: i32,
         name: String,
     },
-    /// A transaction that was prepared for a second phase.
+    /// A prepared transaction of a two-phase commit.
     Prepared(String),
     Slot(String),
 }
 
-/// Returns the oldest obstacle to clearing dead rows, and its age in seconds, which a slot does not have. `None`: no obstacle, or
+/// Returns the oldest obstacle to vacuuming, with its age in seconds (`None` for a replication slot). `None`: no obstacle, or
 /// none that this role can see.
 pub async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(VacuumBlocker, Option<f64>)>> {
     let row = fetch_optional!(
@@ -87,9 +87,9 @@ pub async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(VacuumBlocker,
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneCounts {
-    /// Held by throttling, an operator, or a refused key.
+    /// Lanes held by throttling, an operator, or a refused key.
     pub held: i64,
-    /// With an open breaker.
+    /// Lanes with an open breaker.
     pub broken: i64,
 }
 
@@ -104,7 +104,7 @@ pub async fn standing(pool: &PgPool, now: Timestamp) -> sqlx::Result<LaneCounts>
     )
 }
 
-/// API keys that are valid and expire within a time, the next one first: their names, at most 11.
+/// Returns the names of valid API keys that expire within a time, at most 11, the next one first.
 pub async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timestamp) -> sqlx::Result<Vec<String>> {
     fetch_all!(
         pool,
@@ -115,16 +115,16 @@ pub async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timestamp) -> 
     )
 }
 
-/// Table with its number of live rows, according to Postgres.
+/// A table with its numbers of live and dead rows, estimated by Postgres.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dead {
     pub table: String,
-    /// Rows that are to be cleared.
+    /// Number of dead rows.
     pub dead: i64,
     pub live: i64,
 }
 
-/// The table with the most dead rows beside those that live, of those with many. None: none has many.
+/// Returns the table with the highest share of dead rows, among tables with many. `None`: no table has many.
 pub async fn worst_bloat(pool: &PgPool) -> sqlx::Result<Option<Dead>> {
     fetch_optional!(
         pool,
@@ -142,11 +142,11 @@ pub struct Expired {
 }
 
 impl Expired {
-    /// More are not counted, of a lane and tier.
+    /// Maximum counted leases of a lane and tier.
     pub const MAX: i64 = 1_000;
 }
 
-/// Counts leases that expired before a time without a takeover, among the rows that have been due for longest.
+/// Counts leases that expired before a time and were not taken over, among the rows due for longest.
 pub async fn expired_leases(pool: &PgPool, before: Timestamp) -> sqlx::Result<Expired> {
     fetch_one!(
         pool,
@@ -161,7 +161,7 @@ pub async fn expired_leases(pool: &PgPool, before: Timestamp) -> sqlx::Result<Ex
     )
 }
 
-/// Subjects of active VAPID keys with the slugs of their apps, at most 1,000.
+/// Returns contacts of active VAPID keys with the slugs of their apps, at most 1,000.
 pub async fn subjects(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
     let rows = fetch_all!(
         pool,
@@ -171,7 +171,7 @@ pub async fn subjects(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
     Ok(rows.into_iter().map(|row| (row.slug, row.subject)).collect())
 }
 
-/// Some apps, by their slugs, each with one of its origins: at most 3.
+/// Returns at most 3 apps by slug, each with one of its origins.
 pub async fn origins(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
     let rows = fetch_all!(
         pool,
@@ -181,7 +181,7 @@ pub async fn origins(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
     Ok(rows.into_iter().map(|row| (row.slug, row.origin)).collect())
 }
 
-/// Rows of this database that were written, changed or deleted since its statistics began.
+/// Returns the number of rows inserted, updated or deleted since the database's statistics were reset.
 pub async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
     fetch_one!(
         pool,
@@ -190,8 +190,8 @@ pub async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
     )
 }
 
-/// Sets the intervals of autovacuum, and of flushing writes that no caller waits for, such as heartbeats. It requires superuser
-/// rights, applies to the whole server, and survives restarts.
+/// Sets the interval of autovacuum, and of flushing asynchronous commits such as heartbeats. Requires a superuser, applies to
+/// the whole server, and survives restarts.
 pub async fn set_pace(pool: &PgPool, naptime_s: u32, wal_writer_delay_ms: u32) -> sqlx::Result<()> {
     for (name, value) in [("autovacuum_naptime", naptime_s), ("wal_writer_delay", wal_writer_delay_ms)] {
         let set = format!("ALTER SYSTEM SET {name} = {value}");

@@ -1,19 +1,19 @@
-//! Statistics of tables that have just begun to grow.
+//! Analyzes tables that have just started to grow.
 //!
-//! Hot statements join their parameters with a table, by index. While Postgres assumes that the table has almost no rows, it
-//! prefers reading all of it and comparing each row with all parameters. This is right for a few rows, and a hundred times the
-//! work for thousands. Autovacuum corrects it, with default settings after a minute or more, in which a first campaign is over.
+//! Frequent statements join their parameters with a table by index. While Postgres assumes that the table is almost empty, it
+//! reads the whole table for all parameters. That is right for a few rows, and a hundred times slower for thousands. Autovacuum
+//! corrects it only after a minute or more, when a first campaign is over.
 
 use crate::transactions::begin_with;
 use sqlx::{AssertSqlSafe, PgPool};
 
-/// Rows that are enough for all plans to use an index, with any parameters.
+/// Number of rows from which all plans use an index, with any parameters.
 const SMALL: f32 = 1_000.0;
-/// Another session may be analyzing or changing the table. Then nothing is to be done, or later.
+/// Begins a transaction with a short lock timeout. If another session analyzes or changes the table, the analysis is skipped.
 const LOCK_TIMEOUT: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
 
-/// Analyzes tables that have outgrown what is known of them; statements under way are planned anew by that. Costs nothing to
-/// speak of where there are none, and each table a few times in its life.
+/// Analyzes tables that have outgrown their statistics, after which statements are planned again. It costs almost nothing if
+/// there are none. Each table is analyzed a few times in its life.
 pub async fn refresh(pool: &PgPool) -> sqlx::Result<()> {
     let grown = fetch_all!(
         pool,

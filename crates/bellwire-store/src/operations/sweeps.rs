@@ -1,5 +1,5 @@
-//! Corrections by maintenance, in chunks that each take a fraction of a second. Deletions are in
-//! [`retention`](crate::operations::retention).
+//! Corrections by maintenance, in chunks of a fraction of a second. [`retention`](crate::operations::retention) deletes old
+//! rows.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
-/// Time after its expiry at which the remaining rows of a paused message, which are never due, are settled here.
+/// Time after the expiry of a paused message when its parked rows, which are never due, are settled here.
 const EXPIRY_GRACE: Duration = Duration::from_secs(60);
-/// Time after a resume in which workers that have not read it yet may still park rows.
+/// Time after a resume during which workers may still park rows, because they have not read the resume.
 const RESUME_GRACE: Duration = Duration::from_secs(60);
-/// A message cancelled longer ago than it could live leaves nothing behind that is not found by its due time.
+/// Time after a cancellation during which waiting rows are searched. Later ones have expired, and are found by their due time.
 const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
-/// A message's content stays for so long after its last delivery was seen to have ended.
+/// Time between a check that finds all deliveries ended and the deletion of the message's content.
 const CONTENT_GRACE: Duration = Duration::from_secs(300);
 
-/// Returns messages that were cancelled or resumed and have waiting rows in the old state: those beyond the first chunk, and
-/// those that workers queued or parked before they read the change. Each needs [`crate::queue::steering::go_on`].
+/// Returns messages that were cancelled or resumed but have waiting rows in the old state: rows beyond the first chunk, and
+/// rows that workers queued or parked before they read the change. Call [`crate::queue::steering::go_on`] for each.
 pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
     let ids = fetch_all!(
         pool,
@@ -49,14 +49,14 @@ pub async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Mess
     Ok(ids.into_iter().map(MessageId).collect())
 }
 
-/// Settles a chunk of what is parked though its message expired a minute ago. Returns how many rows that were.
+/// Settles a chunk of parked rows of messages that expired a minute ago. Returns the number of rows.
 pub async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = begin(pool).await?;
     let rows = take::of_expired_parked(&mut tx, now - EXPIRY_GRACE, now).await?;
     expire(tx, rows, now).await
 }
 
-/// Ends subscriptions whose own `expirationTime` passed. Returns how many.
+/// Ends subscriptions whose `expirationTime` has passed. Returns the number.
 pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let due = fetch_all!(
         pool,
@@ -85,14 +85,15 @@ pub async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result
     Ok(expired.len() as u64)
 }
 
-/// Reads a chunk of the messages whose content may no longer be needed, and deletes it if all deliveries had ended at the
+/// Reads a chunk of messages whose content may no longer be needed. Deletes the content if all deliveries had ended at the
 /// previous check, at least [`CONTENT_GRACE`] ago, and no open dead letter needs it. Returns the number of messages read.
 ///
-/// A message that still needs its content is checked again after a tenth of its age, or a minute after it expires, or in a day if
-/// dead letters need it, whose handling brings the check forward. A scheduled one keeps its regular time if a check was requested
-/// before. Its waiting rows a minute after its expiry, because its lane is closed, are settled as expired here.
+/// A message that still needs its content is checked again after a tenth of its age, or a minute after it expires, or after a
+/// day if dead letters need it. Handling dead letters brings the check forward. A scheduled message keeps its regular time if a
+/// check was requested before. Rows that still wait a minute after the expiry, because their lane is closed, are settled as
+/// expired.
 ///
-/// No message is due for another look at the same `now`.
+/// No message is checked twice with the same `now`.
 pub async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let looked = fetch_all!(
@@ -145,7 +146,7 @@ async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sq
     Ok(())
 }
 
-/// Settles a chunk of a message's rows that are not leased as expired, and returns their number.
+/// Settles a chunk of a message's unleased rows as expired, and returns their number.
 async fn expire_rows(pool: &PgPool, message: MessageId, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = begin(pool).await?;
     let rows = take::of_message(&mut tx, message, now).await?;

@@ -1,8 +1,7 @@
-//! Takeover of a worker's deliveries by others: when it leaves, or when they found it silent for too long.
+//! Takeover of a worker's deliveries by other workers, when it stops or misses its heartbeat.
 //!
-//! A lease identifies its worker: its last four octets are those of the worker's id ([`lease_of`]). So no table needs a column
-//! for it, and no statement that claims or settles writes one. Rows that are missed here, because they were locked or just being
-//! claimed, are due when their lease expires, as usual.
+//! A lease identifies its worker: its last four bytes are those of the worker's id ([`lease_of`]). So no table needs a column
+//! for the worker. Rows that are missed here, because they are locked or being claimed, become due when their lease expires.
 
 use std::time::Duration;
 
@@ -15,43 +14,44 @@ use crate::queue::claims::LEASE;
 use crate::transactions::begin;
 use bellwire_core::clock::Timestamp;
 
-/// Prefix of the names of sessions of a process that may be ended with its worker. The id of the process follows.
+/// Prefix of the application names of sessions that can be ended with their worker. The id of the process follows.
 pub const SESSION: &str = "bellwire ";
 /// Timeout of ending a session.
 const END_WITHIN: Duration = Duration::from_millis(200);
-/// A worker whose clock was wrong may have leases that run out later than any should: they are looked for this far ahead.
+/// Period in which leases of a worker are searched. It is very long, because a worker with a wrong clock may have set late
+/// expiries.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Octets of an id before those that identify a worker.
+/// Number of bytes of a lease before those that identify the worker.
 const BEFORE_TAG: usize = 12;
 
-/// Returns a fresh id as a lease of a worker. The bits that order ids within a millisecond stay, and the random ones identify the
-/// worker.
+/// Converts a fresh UUID to a lease of a worker. The bits that order ids in time stay, and random bits are replaced by the
+/// worker's.
 pub fn lease_of(worker: Uuid, fresh: Uuid) -> Uuid {
     let mut octets = fresh.into_bytes();
     octets[BEFORE_TAG..].copy_from_slice(&worker.as_bytes()[BEFORE_TAG..]);
     Uuid::from_bytes(octets)
 }
 
-/// Whether a lease is that worker's. Two of 2³² workers may be taken for each other.
+/// Whether a lease belongs to the worker. With a probability of 1 in 2³², it belongs to another one.
 pub fn is_lease_of(worker: Uuid, lease: Uuid) -> bool {
     worker.as_bytes()[BEFORE_TAG..] == lease.as_bytes()[BEFORE_TAG..]
 }
 
-/// Rows of a worker that became due.
+/// Number of a worker's rows that became due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TakenOver {
     /// Number of batches.
     pub batches: u64,
     /// Number of queue rows.
     pub rows: u64,
-    /// Requests to receivers of webhooks.
+    /// Number of webhook requests.
     pub requests: u64,
-    /// Rights to probe an origin.
+    /// Number of rights to probe an origin.
     pub probes: u64,
 }
 
-/// Ends a worker whose count of heartbeats is still `beats`: removes it from the list, ends its process's sessions, and makes all
-/// its rows due. `None`: it lives, or another worker ends it, or has ended it.
+/// Ends a worker whose heartbeat count is still `beats`: removes it from the list, ends its process's sessions, and makes all
+/// its rows due. `None`: it is alive, or another worker ends or has ended it.
 pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp) -> sqlx::Result<Option<TakenOver>> {
     let taken = retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -92,7 +92,7 @@ pub async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<
     .await
 }
 
-/// Ends the remaining sessions of a process. Without the permission it continues: Postgres ends idle transactions later.
+/// Ends the remaining sessions of a process. Continues without the permission: Postgres ends idle transactions later.
 async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()> {
     let ended = query!(
         scalar,
@@ -103,7 +103,7 @@ async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()
     ended.fetch_one(conn).await.map(drop)
 }
 
-/// Makes all rows of a worker due. Locked ones are being settled or claimed.
+/// Makes all rows of a worker due. Skips locked ones, which are being settled or claimed.
 async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
     let batches = rows_affected!(
         &mut *conn,
@@ -131,8 +131,7 @@ async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx:
     Ok(TakenOver { batches, rows, requests, probes })
 }
 
-/// Makes a worker's rows due whose leases expire before `until`. A skip scan, like that for due lanes, finds the (lane, tier)
-/// with any rows.
+/// Makes a worker's rows due whose leases expire before `until`. A skip scan finds the lanes and tiers with such rows.
 async fn release_rows(conn: &mut PgConnection, worker: Uuid, now: Timestamp, until: Timestamp) -> sqlx::Result<u64> {
     rows_affected!(
         conn,

@@ -1,4 +1,4 @@
-//! Shared state of replicas: live workers, and observations about gateways.
+//! Shared state of replicas: live workers, and lane states.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use bellwire_rules::policy::hold::HoldReason;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::payload_limit::Learned;
 
-/// Time without a heartbeat after which a worker counts as dead, by the clocks that follow the database's. Workers that
-/// count its heartbeats notice it earlier.
+/// Time without a heartbeat after which a worker counts as dead, by the database's clock. Workers that count its heartbeats
+/// notice it earlier.
 pub const SILENCE: Duration = Duration::from_secs(15);
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Whether all sessions on this database that are of Bellwire's processes have this process's name.
+/// Whether all of Bellwire's sessions on this database belong to this process.
 pub async fn is_alone(pool: &PgPool, session: &str) -> sqlx::Result<bool> {
     fetch_one!(
         pool,
@@ -30,14 +30,14 @@ pub async fn is_alone(pool: &PgPool, session: &str) -> sqlx::Result<bool> {
     )
 }
 
-/// Workers that share the work, as one of them sees it.
+/// Workers that share the work, as seen by one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replicas {
     /// Number of live workers, this one included.
     pub workers: u32,
     /// Number of workers with a smaller id.
     pub rank: u32,
-    /// Whether an older worker may not have read the row of this one yet, or its own smaller share.
+    /// Whether older workers may not have noticed this worker yet, and still use larger shares.
     pub newcomer: bool,
 }
 
@@ -45,7 +45,7 @@ impl Replicas {
     pub const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
 }
 
-/// State that a worker wrote about itself, as another one reads it.
+/// State of a worker, as other workers read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerRow {
     pub id: Uuid,
@@ -53,19 +53,19 @@ pub struct WorkerRow {
     pub started_at: Timestamp,
     /// Time of its last heartbeat, by its clock.
     pub beat_at: Timestamp,
-    /// Number of its heartbeats.
+    /// Count of its heartbeats.
     pub beats: i64,
 }
 
 #[derive(Debug)]
 pub struct Beat {
-    /// All other workers on the list, in no order.
+    /// Rows of all other workers, in no order.
     pub peers: Vec<WorkerRow>,
     pub database: Timestamp,
 }
 
 impl Replicas {
-    /// Returns the workers that share the work of a worker, from its peers with recent heartbeats.
+    /// Computes the workers that share the work with `worker`, from peers with recent heartbeats.
     pub fn of(worker: Uuid, started_at: Timestamp, peers: &[WorkerRow], now: Timestamp) -> Self {
         let alive = || peers.iter().filter(|peer| peer.beat_at >= now - SILENCE);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX - 1);
@@ -78,7 +78,7 @@ impl Replicas {
     }
 }
 
-/// Adds a worker to the list. `session` is the name of its database sessions, if its process has its own.
+/// Adds a worker to the list. `session` is the application name of its database sessions, if its process has its own.
 pub async fn enter(pool: &PgPool, worker: Uuid, session: Option<&str>, started_at: Timestamp) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -87,8 +87,8 @@ pub async fn enter(pool: &PgPool, worker: Uuid, session: Option<&str>, started_a
     )
 }
 
-/// Writes the heartbeat of a worker and counts the live ones. The cost is proportional to the number of workers. The write is not awaited
-/// to be durable: after a crash of Postgres all workers count again. `None`: the worker is not on the list.
+/// Stores the heartbeat of a worker and reads the other workers. The write is not flushed: after a crash of Postgres all
+/// workers count again. `None`: the worker is not on the list.
 pub async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<Option<Beat>> {
     let found = fetch_all!(
         pool,
@@ -119,13 +119,13 @@ pub async fn any(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<
     )
 }
 
-/// Versions of the live workers, one for each.
+/// Returns the version of each live worker.
 pub async fn versions(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<String>> {
     fetch_all!(pool, scalar, "SELECT version FROM workers WHERE beat_at >= $1 ORDER BY id", (now - SILENCE))
 }
 
-/// Records lane state: the longer hold unless released since, the later breaker, and the later limit. `tripped` counts a breaker that
-/// opened by itself, unless another worker recorded that opening. It is one statement.
+/// Stores lane state, in one statement: the longer hold unless released since, the later breaker, and the later limit.
+/// `tripped` counts a breaker that opened by itself, unless another worker counted that opening.
 pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool, now: Timestamp) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -174,7 +174,7 @@ pub async fn share(pool: &PgPool, state: &LaneState, worker: Uuid, tripped: bool
     )
 }
 
-/// A row of `lane_states`, as far as workers go by it.
+/// Columns of `lane_states` that workers use.
 #[derive(Debug)]
 pub(crate) struct StateRow {
     pub lane: LaneId,
@@ -216,24 +216,24 @@ impl From<StateRow> for LaneState {
     }
 }
 
-/// Position after which a reading of lane states and flows continues the previous one. A reading may repeat some rows, which has no effect.
+/// Position from which the next read of lane states and flows continues. A read may repeat some rows, which has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since {
-    /// Rows of this transaction or a later one: none is missed, even if committed long after its `changed_at`.
+    /// Rows of this transaction or a later one are read: none is missed, even if it commits long after its `changed_at`.
     pub(crate) transaction: i64,
-    /// Rows changed after this time, by the clock of the changing process: a standby that took over may number transactions again from a
-    /// lower value.
+    /// Rows changed after this time are read, too. After a failover, the new primary may number transactions from a lower
+    /// value.
     pub(crate) changed_at: Timestamp,
 }
 
 impl Since {
-    /// After a reading that saw no less than one with that horizon.
+    /// Position after a read with this horizon.
     pub fn new(horizon: &Horizon, changed_at: Timestamp) -> Self {
         Self { transaction: horizon.oldest_transaction(), changed_at }
     }
 }
 
-/// The lane states that changed since, or all of them, as they concern a worker.
+/// Returns the lane states that changed since a position, or all of them.
 pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> sqlx::Result<Vec<LaneState>> {
     let rows = fetch_all!(
         pool,
@@ -251,9 +251,9 @@ pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> s
     Ok(rows.into_iter().map(LaneState::from).collect())
 }
 
-/// Requests the right to send the probes of a half-open breaker. One worker has it at a time; a crashed worker loses it after its period.
-/// `known` is the breaker in the caller's memory: a caller that missed the last change gets `None`. Returns the end of the right. With the
-/// right, the breaker is half-open, in the row too.
+/// Requests the right to send the probes of a half-open breaker. One worker has it at a time; a crashed worker loses it at its
+/// end. `known` is the breaker in the caller's memory: if it is outdated, the result is `None`. Returns the end of the right.
+/// The breaker is then half-open, also in the row.
 pub async fn lease_probe(
     pool: &PgPool,
     lane: LaneId,

@@ -8,32 +8,34 @@ use bellwire_core::id::{AlertId, AppId};
 use bellwire_core::named;
 
 named! {
-    /// Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
-    /// counted, and later ones open a new alert.
+    /// Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repeated occurrences are
+    /// counted; after that, the next one opens a new alert.
     #[schema(as = AlertKind)]
     pub enum AlertKind {
-        /// Gateways refuse a VAPID key. Dispatch raises it as it holds the key's lane; its deliveries wait.
+        /// Push services refuse a VAPID key. Dispatch raises it and holds the key's lane; deliveries wait.
         KeyRefused = "key_refused",
-        /// A push service suddenly calls many working subscriptions of a lane gone. Dispatch raises it as it holds the lane; nothing is
-        /// pruned before it is confirmed.
+        /// A push service suddenly reports many working subscriptions of a lane as gone. Dispatch raises it and holds the lane;
+        /// nothing is pruned without a confirmation.
         MassGone = "mass_gone",
-        /// A delivery's row was changed by hand. Dispatch raises it as it claims the row, which becomes a dead letter.
+        /// A delivery's row was changed outside Bellwire. Dispatch raises it when it claims the row, which becomes a dead
+        /// letter.
         Tampered = "tampered",
-        /// A delivery that had ended was put back. Dispatch raises it as it claims the row, which becomes a dead letter.
+        /// A delivery that had ended was inserted again. Dispatch raises it when it claims the row, which becomes a dead
+        /// letter.
         Replayed = "replayed",
-        /// A reliability metric misses its target. Maintenance raises it, and nothing follows by itself.
+        /// A reliability metric misses its target. Maintenance raises it, without further effect.
         Sli = "sli",
         /// An app sent far more than its size explains. Maintenance raises it when it holds the app, and releasing the app
         /// resolves it.
         Runaway = "runaway",
-        /// A webhook was disabled because it failed for days or is gone, or its events are dropped because too many wait. Raised
-        /// by the task that sends to it or packs its events.
+        /// A webhook was disabled because it failed for days or its receiver is gone, or its events are dropped because too
+        /// many wait. The task that sends its requests or packs its events raises it.
         Webhook = "webhook",
-        /// The accelerator of sealing computed another result than AWS-LC. The worker that found it seals one at a time from then
-        /// on, and raises it.
+        /// The accelerated encryption computed another result than AWS-LC. The worker raises it, and from then on encrypts
+        /// payloads one by one.
         Sealing = "sealing",
-        /// The proxy that connections leave by has let none through to a push service for a minute. The worker that found it raises
-        /// it; deliveries wait.
+        /// The outbound proxy has let no connection to a push service through for a minute. The worker raises it; deliveries
+        /// wait.
         Egress = "egress",
     }
 }
@@ -41,17 +43,18 @@ named! {
 /// An alert to raise.
 #[derive(Debug, Clone, Copy)]
 pub struct Alert<'a> {
-    /// The app it concerns; none: the server as a whole.
+    /// App of the alert. `None`: the whole server.
     pub app: Option<AppId>,
     /// Kind of the alert.
     pub kind: AlertKind,
-    /// Key, message, lane or reliability metric of the alert. One open alert exists per kind and subject. Never a secret.
+    /// Subject: a key, message, lane or reliability metric. At most one open alert exists for a kind and subject. Never a
+    /// secret.
     pub subject: &'a str,
-    /// For people. Never a secret.
+    /// Description to display. Never a secret.
     pub detail: &'a str,
 }
 
-/// Raises an alert, or counts it once more if it is open already. True: it is new, and was logged.
+/// Raises an alert, or counts another occurrence of an open one. Returns whether the alert is new; it is then logged.
 pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -> sqlx::Result<bool> {
     let n = fetch_one!(
         conn,
@@ -73,17 +76,17 @@ pub struct AlertRow {
     pub app: Option<AppId>,
     pub kind: AlertKind,
     pub subject: String,
-    /// Text for people.
+    /// Description to display.
     pub detail: String,
-    /// Number of occurrences since it was opened.
+    /// Number of occurrences since the alert was opened.
     pub n: i64,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     pub resolved_at: Option<Timestamp>,
 }
 
-/// Lists alerts beyond the page's key, the nearest first. The list has the open ones and then the resolved ones, each from the
-/// newest alert. A key that no alert has is that of an end of the list.
+/// Returns alerts beyond the page's key: open ones first, each group from the newest alert. A key that no alert has means the
+/// end of the list.
 pub async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertRow>> {
     paged!(pool, page, AlertRow,
         [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: AlertKind", a.subject, a.detail, a.n, a.first_at, a.last_at,
@@ -94,8 +97,7 @@ pub async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertRow>> {
     )
 }
 
-/// Resolves an alert, so that its next occurrence opens a new one. `None`: the alert does not exist. A resolved one does not
-/// change.
+/// Resolves an alert, so that its next occurrence opens a new one. `None`: it does not exist. A resolved alert is unchanged.
 pub async fn resolve(executor: impl PgExecutor<'_>, id: AlertId, now: Timestamp) -> sqlx::Result<Option<AlertRow>> {
     fetch_optional!(
         executor,

@@ -1,11 +1,11 @@
-//! COPY in Postgres's binary format: the cheapest way to write many rows, and the only one used for outcomes.
+//! COPY in Postgres's binary format: the fastest way to write many rows, used for outcomes only.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Microseconds between the Unix epoch and Postgres's, 2000-01-01.
+/// Microseconds between the epochs of Unix and Postgres (2000-01-01).
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// Collects rows and sends them in one COPY. Fields are written in the order of the statement's columns.
@@ -15,7 +15,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Empty rows of this many columns, with room for `rows` of about 100 bytes.
+    /// Creates an empty buffer for rows of this many columns, with capacity for `rows` of about 100 bytes.
     pub fn new(columns: i16, rows: usize) -> Self {
         let mut buffer = Vec::with_capacity(32 + rows * 100);
         buffer.extend_from_slice(b"PGCOPY\n\xff\r\n\0");
@@ -23,13 +23,13 @@ impl Rows {
         Self { buffer, columns }
     }
 
-    /// Begins a row; exactly the announced number of fields must follow.
+    /// Begins a row. Write exactly the announced number of fields.
     pub fn row(&mut self) -> CopyRow<'_> {
         self.buffer.extend_from_slice(&self.columns.to_be_bytes());
         CopyRow(&mut self.buffer)
     }
 
-    /// Sends all rows: `statement` is `COPY table (columns) FROM STDIN (FORMAT binary)`.
+    /// Sends all rows. `statement` is `COPY table (columns) FROM STDIN (FORMAT binary)`.
     pub async fn send(mut self, connection: &mut PgConnection, statement: &str) -> sqlx::Result<()> {
         self.buffer.extend_from_slice(&(-1i16).to_be_bytes());
         let mut copy = connection.copy_in_raw(statement).await?;
@@ -44,7 +44,7 @@ impl Rows {
     }
 }
 
-/// One row being written.
+/// A row that is being written.
 pub struct CopyRow<'a>(&'a mut Vec<u8>);
 
 impl CopyRow<'_> {
@@ -80,7 +80,7 @@ impl CopyRow<'_> {
         self.field(&value.to_be_bytes())
     }
 
-    /// A `smallint` or null.
+    /// Writes a value of type `smallint`, or null.
     pub fn smallint_or_null(&mut self, value: Option<i16>) -> &mut Self {
         match value {
             Some(value) => self.smallint(value),
@@ -93,7 +93,7 @@ impl CopyRow<'_> {
         self.field(&value.to_be_bytes())
     }
 
-    /// An `integer` or null.
+    /// Writes a value of type `integer`, or null.
     pub fn integer_or_null(&mut self, value: Option<i32>) -> &mut Self {
         match value {
             Some(value) => self.integer(value),
@@ -106,7 +106,7 @@ impl CopyRow<'_> {
         self.field(&(value.timestamp_micros() - POSTGRES_EPOCH_MICROS).to_be_bytes())
     }
 
-    /// A `timestamptz` or null.
+    /// Writes a value of type `timestamptz`, or null.
     pub fn timestamp_or_null(&mut self, value: Option<DateTime<Utc>>) -> &mut Self {
         match value {
             Some(value) => self.timestamp(value),
@@ -139,7 +139,7 @@ impl CopyRow<'_> {
         self.field(&octets)
     }
 
-    /// A `text` or null. The caller has removed NUL, which Postgres refuses.
+    /// Writes a value of type `text`, or null. The caller has removed NUL, which Postgres refuses.
     pub fn text_or_null(&mut self, value: Option<&str>) -> &mut Self {
         match value {
             Some(value) => self.field(value.as_bytes()),

@@ -1,6 +1,7 @@
-//! The archive of deliveries that failed: reading it. What is done with dead letters is in [`handling`].
+//! Archive of failed deliveries, for reading. [`handling`] replays and discards them.
 //!
-//! Statements are built from the given filters and planned each time: a common plan would be bad for most of them.
+//! Statements are built from the given filters and planned each time, because one plan for all filters would be slow for most
+//! of them.
 
 pub mod handling;
 pub mod trail;
@@ -31,47 +32,47 @@ named! {
     /// State of a dead letter, as stored in `dead_letters.state`.
     #[schema(as = DeadLetterState)]
     pub enum DeadLetterState {
-        /// To be replayed or discarded. Set when a delivery ends as dead. The content of its message is kept as long.
+        /// Can be replayed or discarded. A failed delivery creates an open dead letter, which keeps the content of its message.
         Open = "open",
-        /// Sent again, in another message. A replay sets it (`handling`). The new message has the result of the delivery.
+        /// Replayed in a new message, which has the result of the delivery.
         Replayed = "replayed",
         /// Discarded by a caller, or by the erasure of its user. Retention deletes it.
         Discarded = "discarded",
-        /// Gone or expired: kept for the record, without payload and without a way back, from the beginning.
+        /// Gone or expired: recorded without content, and cannot be replayed.
         Closed = "closed",
     }
 }
 
-/// Filter of dead letters, which match all given members.
+/// Filter of dead letters. All given members must match.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DeadLetterFilter {
-    /// Only this dead letter; not for requests.
+    /// This dead letter only. Not for requests.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     #[param(ignore)]
     pub id: Option<DeadLetterId>,
-    /// Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`.
+    /// Reason of the failure: `bad_request`, `retries_exhausted` …, or `gone` or `expired`.
     #[serde(default, deserialize_with = "reason", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The push service's words, complete; empty: it sent none.
+    /// Complete error text of the push service. Empty: it sent none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// HTTP status of the last answer.
+    /// HTTP status of the last response.
     #[serde(default, deserialize_with = "status", skip_serializing_if = "Option::is_none")]
     pub status: Option<i16>,
     /// State of the dead letters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub state: Option<DeadLetterState>,
-    /// Message that was sent.
+    /// Message that the delivery belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
     /// Recipient of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription: Option<SubscriptionId>,
-    /// The topic that the message was addressed to.
+    /// Topic of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
     /// Tier of the message.
@@ -82,13 +83,13 @@ pub struct DeadLetterFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub gateway: Option<Gateway>,
-    /// Died at this time or later, to the millisecond.
+    /// Earliest time of the failure, to the millisecond.
     #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
-    /// Died before this time.
+    /// Time before which the delivery failed.
     #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
-    /// Retries that were made.
+    /// Number of retries that were made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<i32>,
 }
@@ -112,12 +113,12 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i16>, D::
 }
 
 impl DeadLetterFilter {
-    /// Only this dead letter.
+    /// Creates a filter for one dead letter.
     pub fn one(id: DeadLetterId) -> Self {
         Self { id: Some(id), ..Self::default() }
     }
 
-    /// Every member that requests may give.
+    /// Names of all members that requests may contain.
     pub const NAMES: [&str; 12] = [
         "reason",
         "detail",
@@ -134,7 +135,7 @@ impl DeadLetterFilter {
     ];
 }
 
-/// Ends a statement that reads `dead_letters l JOIN lanes g` by the conditions of a filter.
+/// Appends the conditions of a filter to a statement that reads `dead_letters l JOIN lanes g`.
 fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &DeadLetterFilter) {
     query.push(" WHERE l.app = ").push_bind(app);
     // Written out, so that the planner sees that the index of open dead letters serves.
@@ -183,11 +184,11 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &DeadLett
 
 #[derive(Debug, Clone, FromRow)]
 pub struct DeadLetterRow {
-    /// Id of the letter, a UUIDv7 of the time of death.
+    /// Id of the dead letter, a UUIDv7 of the time of failure.
     pub id: DeadLetterId,
     pub state: DeadLetterState,
     pub reason: String,
-    /// HTTP status of the last answer.
+    /// HTTP status of the last response. `None`: no response.
     pub status: Option<i16>,
     pub detail: Option<String>,
     pub retries: i32,
@@ -202,7 +203,7 @@ pub struct DeadLetterRow {
     pub attempts: i64,
 }
 
-/// An app's dead letters with ids beyond the page's key that fit, the nearest first.
+/// Returns an app's dead letters beyond the page's key that match a filter, the nearest ids first.
 pub async fn list(
     pool: &PgPool,
     app: AppId,
@@ -225,7 +226,7 @@ pub async fn list(
     Ok(letters)
 }
 
-/// Returns the number of attempts of the deliveries of these dead letters.
+/// Returns the number of attempts for each of these dead letters.
 async fn attempts_of(
     pool: &PgPool,
     letters: &[DeadLetterRow],
@@ -247,23 +248,23 @@ async fn attempts_of(
     Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())
 }
 
-/// Property by which dead letters are counted.
+/// Property by which dead letters are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
-    /// Reason of the death.
+    /// Reason of the failure.
     Reason,
-    /// The push service's words; null: it sent none.
+    /// Error text of the push service. Null: none.
     Detail,
     /// Push service of the recipient.
     Gateway,
-    /// HTTP status of the last answer; null: there was none.
+    /// HTTP status of the last response. Null: no response.
     Status,
     /// Tier of the message.
     Tier,
-    /// Message that was sent.
+    /// Message that the delivery belongs to.
     Message,
-    /// The day they died, in UTC.
+    /// Day of the failure (UTC).
     Day,
 }
 
@@ -281,17 +282,17 @@ impl GroupBy {
     }
 }
 
-/// Letters that are alike.
+/// Group of dead letters with the same value of a property.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
 pub struct DeadLetterGroup {
     /// Value of the property.
     pub key: Option<String>,
     pub count: i64,
-    /// Time of the latest death.
+    /// Time of the latest failure.
     pub newest: DateTime<Utc>,
 }
 
-/// Counts the dead letters that fit, the largest groups first, at most [`GROUPS_MAX`].
+/// Counts the matching dead letters by a property, the largest groups first, at most [`GROUPS_MAX`].
 pub async fn groups(
     pool: &PgPool,
     app: AppId,
@@ -309,7 +310,7 @@ pub async fn groups(
 #[derive(Debug, Clone)]
 pub struct Enclosed {
     pub policy: Option<Value>,
-    /// The message's sealed content; none once it was deleted.
+    /// Encrypted content of the message. `None`: deleted.
     pub content: Option<Vec<u8>>,
 }
 

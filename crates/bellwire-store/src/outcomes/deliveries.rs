@@ -1,4 +1,4 @@
-//! Deliveries one by one: where each stands, and what was attempted.
+//! Single deliveries: their state and attempts.
 
 use sqlx::{PgExecutor, PgPool};
 
@@ -13,30 +13,30 @@ use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 #[derive(Debug, Clone)]
 pub struct DeliveryRow {
     pub subscription: SubscriptionId,
-    /// Attempts that a retry followed, while it waits.
+    /// Number of failed attempts while it waits for a retry. `None`: it does not wait.
     pub retries: Option<i32>,
     pub held: bool,
-    /// Due time while it waits. `None`: its message is paused.
+    /// Due time while it waits. `None`: its message is paused, or it does not wait.
     pub due_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]
 pub struct AttemptRow {
     pub subscription: SubscriptionId,
-    /// 0: the first POST.
+    /// Number of the attempt, from 0.
     pub attempt: i32,
-    /// Time of the response.
+    /// Time of the response, or of the ending.
     pub at: Timestamp,
     /// Code from [`bellwire_core::delivery::Ending::code`].
     pub ending: i16,
     pub status: Option<i16>,
-    /// From the start of the POST to the answer.
+    /// Time from the start of the POST to the response, in milliseconds.
     pub took_ms: Option<i32>,
     pub reason: Option<String>,
 }
 
-/// A message's deliveries to subscriptions with ids below `before`, the newest subscriptions first. Beside history,
-/// queue and open pages stand in one snapshot. None at all if the message is another app's.
+/// Returns a message's deliveries to subscriptions with ids below `before`, the newest subscriptions first, in one snapshot.
+/// Empty if the message belongs to another app.
 pub async fn list(
     pool: &PgPool,
     app: AppId,
@@ -94,7 +94,7 @@ pub enum DeliveryActionResult {
     NotWaiting,
 }
 
-/// Makes a waiting delivery due now, unless its message is paused. The planned time of its policy stays stored.
+/// Makes a waiting delivery due now, unless its message is paused. The time planned by its policy stays stored.
 pub async fn hurry(
     pool: &PgPool,
     app: AppId,

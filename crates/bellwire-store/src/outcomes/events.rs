@@ -1,8 +1,8 @@
-//! Events of an app: each event is written in the transaction that causes it. Equal events within a minute are one event with a
-//! count, so that a burst of failures is not a burst of calls.
+//! Events of an app. Each event is written in the transaction that causes it. Equal events within a minute are one event with a
+//! count, so that a burst of failures is not a burst of events.
 //!
-//! All equal failures within a minute share a row, so [`record`] comes last in its transaction. It holds the rows' locks only
-//! during the commit, and waits for no lock of other transactions.
+//! All equal failures within a minute share a row, so [`record`] must be the last call in its transaction. Then the row is
+//! locked only during the commit, and no lock is taken after it.
 
 use chrono::{DurationRound as _, TimeDelta};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 
-/// Content of an event. Its shape is stable: members may be added, but not changed or removed.
+/// Content of an event. It is a stable interface: members may be added, but not changed or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "data")]
 pub enum EventData {
@@ -29,16 +29,16 @@ pub enum EventData {
     SlaMissed(SlaMissed),
 }
 
-/// Deliveries died of the same reason.
+/// Deliveries failed for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetterCreated {
-    /// Reason of the deaths.
+    /// Reason of the failures.
     pub reason: String,
-    /// The first dead letter of the minute.
+    /// First dead letter of the minute.
     pub dead_letter: DeadLetterId,
 }
 
-/// Subscriptions of one push service and VAPID key that no longer exist.
+/// Subscriptions of one push service and VAPID key are gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SubscriptionGone {
     /// Number of the lane.
@@ -50,14 +50,14 @@ pub struct SubscriptionGone {
     pub vapid_key: VapidKeyId,
 }
 
-/// Deliveries of a tier were accepted later than the tier promises.
+/// Deliveries of a tier were accepted later than its SLA.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlaMissed {
     /// Tier of the deliveries.
     pub tier: Tier,
-    /// Required time in seconds from the API's acceptance.
+    /// SLA in seconds, from the message's acceptance by the API.
     pub sla_seconds: u32,
-    /// The message that was the first of the minute.
+    /// First such message of the minute.
     pub message: MessageId,
 }
 
@@ -92,13 +92,13 @@ pub struct Event {
 }
 
 impl Event {
-    /// `n` deliveries of a message were accepted later than its tier's `sla_seconds`, died or expired.
+    /// Creates an event: `n` deliveries of a message were accepted later than its tier's `sla_seconds`, failed or expired.
     pub fn sla_missed(app: AppId, tier: Tier, sla_seconds: u32, message: MessageId, n: i64) -> Self {
         Self { app, body: EventData::SlaMissed(SlaMissed { tier, sla_seconds, message }), n }
     }
 }
 
-/// Writes events, adding to those of the same minute: last in its transaction, see [above](self).
+/// Writes events, adding to those of the same minute. It must be the last call in its transaction, see [above](self).
 pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timestamp) -> sqlx::Result<()> {
     let key = |event: &Event| (event.app, event.body.kind(), event.body.subject());
     events.sort_by_cached_key(key);
@@ -126,7 +126,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
     )
 }
 
-/// Events of subscriptions that ended, from their number per lane.
+/// Builds the events of subscriptions that are gone, from their number per lane.
 pub async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId, i64)]) -> sqlx::Result<Vec<Event>> {
     if lanes.is_empty() {
         return Ok(Vec::new());
@@ -158,7 +158,7 @@ pub struct EventRow {
     pub at: Timestamp,
 }
 
-/// An app's events with ids beyond the page's key, the nearest first.
+/// Returns an app's events beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<EventRow>> {
     paged!(pool, page, EventRow,
         ["SELECT id, n, body, at FROM events WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
@@ -166,9 +166,9 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<E
     )
 }
 
-/// Adds up to `limit` events of minutes before `until` to the app's stream, and events whose count has changed since. Positions
-/// ascend in commit order, regardless of the events' own times: the lock is held until the transaction ends. They begin with the
-/// present in microseconds, so that a restored backup does not repeat positions.
+/// Adds up to `limit` events of minutes before `until` to the app's stream, and events whose count has changed since. A lock
+/// until the end of the transaction makes positions ascend in commit order, regardless of the events' times. Positions start
+/// with the current time in microseconds, so that a restored backup does not repeat them.
 pub async fn add_to_stream(
     conn: &mut PgConnection,
     app: AppId,
@@ -196,7 +196,7 @@ pub async fn add_to_stream(
     )
 }
 
-/// Event in the stream, with its position.
+/// An event and its position in the stream.
 #[derive(Debug, Clone)]
 pub struct StreamRow {
     pub id: EventId,
@@ -206,7 +206,7 @@ pub struct StreamRow {
     pub seq: i64,
 }
 
-/// Events of an app behind that position of its stream, in order.
+/// Returns events of an app after a position of its stream, in order.
 pub async fn stream(pool: &PgPool, app: AppId, after: i64, limit: i64) -> sqlx::Result<Vec<StreamRow>> {
     fetch_all!(
         pool,

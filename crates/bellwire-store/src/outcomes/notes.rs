@@ -1,5 +1,5 @@
-//! Notes of settlements for metrics over time: see [`rollups`](super::rollups). Notes are only inserted, so no transaction waits
-//! for another.
+//! Notes of settlements, for metrics: see [`rollups`](super::rollups). Notes are only inserted, so no transaction waits for
+//! another.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use bellwire_core::delivery::Ending;
 use bellwire_core::fact::{Fact, FactCounts, StatusClass, wait_class};
 use bellwire_core::id::{LaneId, MessageId};
 
-/// A message has figures over time of its own if it goes to more than these: it is fanned out in batches. One-time codes would
+/// Maximum recipients of a message without metrics of its own. Larger messages are fanned out in batches; one-time codes would
 /// leave three rows each.
 pub const CHARTED_ABOVE: i64 = 100;
 
-/// Returns the facts of a settled delivery. A delivery in flight has none yet.
+/// Returns the facts of a settled delivery. A delivery in flight has none.
 pub fn facts(settlement: &Settlement) -> impl Iterator<Item = Fact> + '_ {
     let answers = settlement.attempts().flat_map(|(attempt, ending)| {
         let was_sent = attempt.status.is_some() || attempt.took_ms.is_some();
@@ -42,8 +42,8 @@ pub fn of_batch(settlements: &[Settlement]) -> (Vec<i16>, Vec<i64>) {
     counts.stored().unzip()
 }
 
-/// Facts of rows. Rows with the same facts of the same lane, tier and message share a number, so that only the numbers of settled
-/// rows have to be counted.
+/// Facts of queue rows. Rows with the same facts, lane, tier and message share a profile number, so that the statement only
+/// counts numbers of settled rows.
 #[derive(Debug, Default)]
 pub struct Profiles {
     known: BTreeMap<Profile, i32>,
@@ -51,7 +51,7 @@ pub struct Profiles {
 
 type Profile = (LaneId, i16, Option<MessageId>, Vec<i16>);
 
-/// A fact of a number: the number, lane, tier, message and fact.
+/// Fact of a profile: number, lane, tier, message and fact.
 type ProfileFact = (i32, LaneId, i16, Option<MessageId>, i16);
 
 impl Profiles {
@@ -63,7 +63,7 @@ impl Profiles {
         *self.known.entry(profile).or_insert(next)
     }
 
-    /// Returns the facts of each number.
+    /// Returns the facts of each profile.
     pub fn told(&self) -> Vec<ProfileFact> {
         let facts = self.known.iter().flat_map(|((lane, tier, message, facts), number)| {
             facts.iter().map(|fact| (*number, *lane, *tier, *message, *fact))
@@ -72,7 +72,7 @@ impl Profiles {
     }
 }
 
-/// Notes deliveries that ended without another POST.
+/// Writes notes of deliveries that ended without another POST.
 pub async fn write_unsent(
     conn: &mut PgConnection,
     rows: &[QueuedDelivery],

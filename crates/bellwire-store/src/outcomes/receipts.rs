@@ -1,4 +1,4 @@
-//! Receipts: written in batches, counted exactly, read with their deliveries.
+//! Receipts: written in batches, counted exactly, and read with their deliveries.
 
 mod citus;
 
@@ -16,7 +16,7 @@ use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 
-/// A report of a service worker.
+/// Receipt from a service worker.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     /// Message of the delivery.
@@ -27,7 +27,7 @@ pub struct Receipt {
     pub kind: ReceiptKind,
     /// Clicked button, at most 200 characters.
     pub action: Option<String>,
-    /// Time of the event, as far as the worker's report gives its age.
+    /// Time of the event, computed from the age that the worker reports.
     pub at: Timestamp,
 }
 
@@ -40,17 +40,17 @@ pub struct ReceiptRow {
     pub action: Option<String>,
 }
 
-/// Start of a transaction. Queue and receipts are read by key, because the planner's statistics are wrong for tables that fill
-/// and empty within seconds: see [`crate::by_index_only`].
+/// Begins a transaction without sequential scans. Queue and receipts are read by key, and the planner's statistics are wrong
+/// for tables that fill and empty within seconds: see [`crate::by_index_only`].
 const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
                      SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
-/// Writes a batch in one transaction: new receipts are stored, counted, and acknowledge their deliveries. Known receipts change
-/// nothing. A new receipt of a delivery that still waits in the queue (its push arrived, but the gateway's response was lost)
-/// ends it as accepted. A worker that holds it finds its row gone and writes nothing. The first receipt of a subscription proves
-/// its keys.
+/// Writes a batch in one transaction. New receipts are stored, counted, and acknowledge their deliveries. Known receipts change
+/// nothing. If a delivery still waits in the queue (its push arrived, but the push service's response was lost), the receipt
+/// ends it as accepted. A worker that holds it finds its row gone and writes nothing. The first receipt of a subscription
+/// confirms its keys.
 ///
-/// Receipts of messages that an app does not have, or that were accepted before `kept_since`, are dropped.
+/// Receipts of unknown messages, or of messages accepted before `kept_since`, are dropped.
 pub async fn write(
     pool: &PgPool,
     receipts: &[(AppId, Receipt)],
@@ -81,7 +81,7 @@ pub async fn write(
     .await
 }
 
-/// Raises times of events that lie before the acceptance of their message: a browser's clock may have changed meanwhile.
+/// Corrects times of events before the acceptance of their message, because a browser's clock may have changed meanwhile.
 async fn bound_by_acceptance(conn: &mut PgConnection, batch: &mut [Receipt], now: Timestamp) -> sqlx::Result<()> {
     // Reports without an age wait for their batch for less than a second.
     if batch.iter().all(|receipt| receipt.at > now - TimeDelta::seconds(1)) {
@@ -101,8 +101,8 @@ struct ReceiptCount {
     heard: bool,
 }
 
-/// Locks the counts of the batch's messages, so that of two batches of one message the later one sees the rows of the earlier.
-/// Only then the first receipt of a delivery is certain. Returns the existing ones.
+/// Locks the counts of the batch's messages, so that concurrent batches of one message see each other's rows, and the first
+/// receipt of a delivery is certain. Returns the existing messages.
 async fn lock_counts(
     conn: &mut PgConnection,
     receipts: &[(AppId, Receipt)],
@@ -129,9 +129,9 @@ async fn lock_counts(
     Ok(counted.collect())
 }
 
-/// Inserts, counts and notes, for figures over time, for [habits](crate::audience::engagement_stats) and, those of messages that
-/// are `heard`, for webhooks. Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
-/// in no figures over time.
+/// Inserts and counts receipts, and writes notes for metrics, for [engagement](crate::audience::engagement_stats) and, for
+/// messages in `heard`, for webhooks. Returns the deliveries dequeued by new receipts. Receipts of erased subscriptions are not
+/// in metrics.
 async fn insert(
     conn: &mut PgConnection,
     batch: &[&Receipt],
@@ -185,9 +185,9 @@ async fn insert(
     )
 }
 
-/// Records the browsers that can decrypt: the token of a receipt arrives in a push. A receipt of a message older than the
-/// subscription's keys, or its `since`, proves nothing, because the message may have been sealed with other keys. Subscriptions
-/// that are being changed wait for their next receipt: this comes last in its transaction and waits for no lock of others.
+/// Records that these subscriptions' keys are confirmed: the token of a receipt arrives in an encrypted push. A message older
+/// than the keys, or than `since`, confirms nothing, because it may have been encrypted with other keys. Subscriptions that are
+/// being changed are skipped until their next receipt, because this comes last in its transaction and must wait for no lock.
 async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
     if engine::is_distributed() {
         return citus::prove_keys(conn, batch, now).await;
@@ -208,7 +208,7 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
     )
 }
 
-/// The receipts of these deliveries, in the order in which they came.
+/// Returns the receipts of these deliveries, in order of arrival.
 pub async fn of(
     executor: impl PgExecutor<'_>,
     message: MessageId,
@@ -223,7 +223,7 @@ pub async fn of(
     )
 }
 
-/// The receipts of these deliveries, pairs of a message and a subscription, each with its message, in order.
+/// Returns the receipts of these pairs of message and subscription, in order of arrival.
 pub async fn of_pairs(
     pool: &PgPool,
     messages: &[MessageId],
@@ -246,7 +246,7 @@ pub async fn of_pairs(
         .collect())
 }
 
-/// Returns the time from which receipts are kept.
+/// Returns the time from which receipts are stored.
 pub fn kept_since(now: Timestamp, retention_days: u32) -> Timestamp {
     now - TimeDelta::days(retention_days.into())
 }

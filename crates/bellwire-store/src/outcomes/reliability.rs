@@ -1,4 +1,4 @@
-//! The reliability metrics that workers count: added to by all of them, read as the sums of an hour.
+//! Reliability metrics: all workers add to them, and readers sum them over an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use bellwire_rules::policy::reliability::{self, LaneSums, MetricReading, Reliabi
 
 const NO_TIER: i16 = 0;
 
-/// Adds what a worker counted to the present minute.
+/// Adds a worker's counts to the current minute.
 pub async fn add(
     executor: impl PgExecutor<'_>,
     counted: impl Iterator<Item = (LaneId, Option<Tier>, i16, u64)>,
@@ -44,16 +44,16 @@ pub async fn add(
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DueDeliveries {
-    /// Deliveries that are due; 10,000 of a lane and tier at most.
+    /// Number of due deliveries, at most 10,000 of a lane and tier.
     pub deliveries: i64,
-    /// Due time of the oldest of them.
+    /// Due time of the oldest one.
     pub oldest_at: Option<Timestamp>,
 }
 
-/// Deliveries of a lane and tier that are counted, at most.
+/// Maximum counted deliveries of a lane and tier.
 pub const DUE_MAX: i64 = 10_000;
 
-/// Looks what is due in all lanes, at a cost that does not grow with it.
+/// Counts due deliveries in all lanes, at a cost that is limited by [`DUE_MAX`].
 pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<DueDeliveries> {
     fetch_one!(
         pool,
@@ -73,12 +73,12 @@ pub async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<DueDeliveries> {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReliabilityFilter {
-    /// Only this app's lanes.
+    /// App whose lanes are read. `None`: all.
     pub app: Option<AppId>,
     pub lane: Option<LaneId>,
 }
 
-/// The sums of the minutes that began after one time, up to another, by lane and tier.
+/// Sums the minutes within a period by lane and tier.
 pub async fn read(
     pool: &PgPool,
     wanted: ReliabilityFilter,
@@ -112,7 +112,7 @@ pub async fn read(
 }
 
 /// Raises an alert for each lane and tier with a reliability metric beyond its alert line, and returns their number. Breaker
-/// trips must last for hours, because breakers exist for single bad hours.
+/// trips must last for hours, because breakers are meant for single bad hours.
 pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let hour = |ago: u32| (now - reliability::WINDOW * (ago + 1), now - reliability::WINDOW * ago);
     let (from, until) = hour(0);

@@ -1,4 +1,4 @@
-//! Figures over time: what was [noted](super::notes), added up by minute, hour and day, and read without a look at history.
+//! Metrics over time: [notes](super::notes), summed by minute, hour and day, and read without the log of attempts.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_core::lane::Gateway;
 
-/// Id that represents all messages of a lane.
+/// Id that stands for all messages of a lane.
 pub const EVERY_MESSAGE: MessageId = MessageId(Uuid::nil());
-/// Id that represents all lanes of a gateway.
+/// Id that stands for all lanes of a push service.
 const EVERY_LANE: LaneId = LaneId(0);
-/// Notes that are folded in one transaction.
+/// Notes summed in one transaction.
 const CHUNK: i64 = 10_000;
-/// Rows that are read of one step, at most: some seconds.
+/// Maximum rows read of one step: some seconds of work.
 pub const ROWS_MAX: usize = 1_000_000;
 
-/// Length of a row of `rollups`, whose number is in `rollups.step`.
+/// Length of a row of `rollups`, stored as a number in `rollups.step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RollupStep {
     Minute = 1,
@@ -34,8 +34,8 @@ pub enum RollupStep {
 impl RollupStep {
     pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
-    /// Additional time for which it is kept. The first bucket of a range begins at most this long before the range, and must be
-    /// complete.
+    /// Returns the additional retention of rows of this step. The first bucket of a range begins at most this long before the
+    /// range, and must be complete.
     pub fn slack(self) -> Duration {
         match self {
             RollupStep::Minute => Duration::from_secs(3_600),
@@ -81,9 +81,9 @@ impl MetricsKept {
     }
 }
 
-/// Adds a chunk of notes to their minutes, hours and days in one transaction, so that a note counts once after any interruption.
-/// Returns whether the chunk was full, so that more notes may wait. Only one call runs at a time. A concurrent call returns at
-/// once, so that it waits for no rows.
+/// Adds a chunk of notes to their minutes, hours and days in one transaction, so that each note counts once, even after an
+/// interruption. Returns whether the chunk was full, so that more notes may wait. Only one call runs at a time; a concurrent
+/// call returns at once.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     let mut tx = begin(pool).await?;
     let alone = fetch_one!(
@@ -143,7 +143,7 @@ pub struct LaneOf {
     pub gateway: Gateway,
 }
 
-/// The lanes of an app, or of all apps; only these, if any are named.
+/// Returns the lanes of an app, or of all apps. If `only` is not empty, only these.
 pub async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[LaneId]) -> sqlx::Result<Vec<LaneOf>> {
     fetch_all!(
         pool,
@@ -154,7 +154,7 @@ pub async fn lanes(pool: &PgPool, app: Option<AppId>, only: &[LaneId]) -> sqlx::
     )
 }
 
-/// Those of these messages that an app, or any app, has, and that have figures over time of their own.
+/// Returns which of these messages, of an app or any app, have metrics of their own.
 pub async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[MessageId]) -> sqlx::Result<Vec<MessageId>> {
     let rows = fetch_all!(
         pool,
@@ -167,48 +167,47 @@ pub async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[MessageId]) 
 
 #[derive(Debug, Clone)]
 pub struct RollupFilter {
-    /// Of these lanes; none: of all together.
+    /// Lanes. `None`: the sums over all lanes.
     pub lanes: Option<Vec<LaneId>>,
-    /// Of these messages; empty: of all together.
+    /// Messages. Empty: the sums over all messages.
     pub messages: Vec<MessageId>,
-    /// Of these gateways; empty: of all.
+    /// Push services. Empty: all.
     pub gateways: Vec<Gateway>,
-    /// Of these tiers, by [`Tier::code`], 0 for what has none; empty: of all.
+    /// Tier codes ([`Tier::code`]), 0 for rows without a tier. Empty: all.
     pub tiers: Vec<i16>,
-    /// The facts, by [`Fact::code`](bellwire_core::fact::Fact::code), that are of interest. Most of a row's are how long
-    /// deliveries waited.
+    /// Range of facts to read, by [`Fact::code`](bellwire_core::fact::Fact::code). Most facts of a row are about latency.
     pub facts: RangeInclusive<i16>,
 }
 
-/// Rows of one step within a range.
+/// Rows of one step within a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Length of each row.
     pub step: RollupStep,
     /// Start of the first row.
     pub from: Timestamp,
-    /// Before when the last of them begins.
+    /// End of the period: the last row begins before it.
     pub until: Timestamp,
 }
 
-/// Counts of a lane and tier in a step.
+/// Counts of a lane, tier and message in a step.
 #[derive(Debug)]
 pub struct RollupRow {
     pub start: Timestamp,
-    /// Lane of the counts. `None`: the whole gateway.
+    /// Lane of the counts. `None`: the whole push service.
     pub lane: Option<LaneId>,
     pub gateway: Gateway,
     /// Tier of the counts, if any.
     pub tier: Option<Tier>,
     /// Message of the counts. `None`: all messages.
     pub message: Option<MessageId>,
-    /// Facts, by [`Fact::code`](bellwire_core::fact::Fact::code).
+    /// Fact numbers, by [`Fact::code`](bellwire_core::fact::Fact::code).
     pub facts: Vec<i16>,
     /// Count of each fact.
     pub ns: Vec<i64>,
 }
 
-/// Reads the rows of a piece in any order, at most one more than [`ROWS_MAX`]. With that many rows, the result is incomplete.
+/// Reads the rows of a piece in any order, at most [`ROWS_MAX`] + 1. With that many rows, the result is incomplete.
 pub fn read<'c>(
     conn: &'c mut PgConnection,
     wanted: &RollupFilter,
@@ -241,7 +240,7 @@ pub fn read<'c>(
     .fetch(conn)
 }
 
-/// Active subscriptions by lane, as far as their changes are folded: none of what [`read`] does not show yet is in it.
+/// Returns active subscriptions by lane, consistent with [`read`]: changes that are not in the metrics yet are not counted.
 pub async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId, i64)>> {
     query!(
         r#"SELECT lane AS "lane!", sum(n)::bigint AS "n!"
@@ -255,7 +254,7 @@ pub async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId, i64)>>
     .await
 }
 
-/// Returns the time of the oldest note that is not folded yet, to the minute or better.
+/// Returns the time of the oldest note that is not in the metrics yet, to the minute or better.
 pub async fn oldest_note(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
     fetch_one!(
         conn,

@@ -1,8 +1,8 @@
-//! Search of deliveries by recipient or by message.
+//! Search for deliveries by recipient or by message.
 //!
-//! No index leads from a subscription to its deliveries, because each send would pay for it. Instead the app's messages are
-//! walked from the newest message, and each is read by key. One request walks a bounded distance and returns the place where the
-//! next one continues.
+//! No index leads from a subscription to its deliveries, because it would make each send more expensive. Instead the search
+//! reads the app's messages from the newest on, and each delivery by key. One request reads a limited number and returns the
+//! position where the next one continues.
 
 mod citus;
 pub mod former;
@@ -19,12 +19,12 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 
-/// Most pairs of a message and a subscription that one request looks at.
+/// Maximum pairs of message and subscription that one request reads.
 pub const PAIRS_MAX: usize = 2_000;
-/// Most subscriptions of a user that are looked for: the newest ones.
+/// Maximum subscriptions of a user that are searched: the newest ones.
 pub const DEVICES_MAX: usize = 20;
 
-/// A delivery's place in a list of them: by message, then by subscription.
+/// Position of a delivery in a list: by message, then by subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeliveryCursor {
     pub message: Uuid,
@@ -46,15 +46,15 @@ pub enum Whose {
 pub struct SearchQuery {
     pub towards: Towards,
     pub beyond: DeliveryCursor,
-    /// Of messages that were made at this time or later.
+    /// Earliest time of the message's creation.
     pub since: Timestamp,
-    /// And before this place.
+    /// Position before which deliveries are searched.
     pub below: DeliveryCursor,
     pub tier: Option<Tier>,
     pub lane: Option<LaneId>,
-    /// Only those that wait or are under way need be found.
+    /// Whether only waiting and dispatching deliveries are searched.
     pub waiting: bool,
-    /// Recipients of a message to look at, at most.
+    /// Maximum recipients of a message to read.
     pub recipients: usize,
 }
 
@@ -62,20 +62,20 @@ pub struct SearchQuery {
 pub struct FoundRow {
     pub message: MessageId,
     pub subscription: SubscriptionId,
-    /// Of the subscription, now.
+    /// Current user of the subscription.
     pub user_id: Option<String>,
     /// Code from [`Tier::code`].
     pub tier: i16,
     pub accepted_at: Timestamp,
-    /// None: the subscription's row was deleted.
+    /// Lane of the subscription. `None`: the subscription was deleted.
     pub lane: Option<LaneId>,
     pub gateway: Option<Gateway>,
-    /// Attempts that a retry followed, while it waits.
+    /// Number of failed attempts while it waits for a retry. `None`: it does not wait.
     pub retries: Option<i32>,
     pub held: bool,
-    /// Due time while it waits. `None`: its message is paused.
+    /// Due time while it waits. `None`: its message is paused, or it does not wait.
     pub due_at: Option<Timestamp>,
-    /// Of its last attempt; this and what follows is none before the first.
+    /// Number of its last attempt. This and the following fields are `None` before the first attempt.
     pub attempt: Option<i32>,
     pub at: Option<Timestamp>,
     pub ending: Option<i16>,
@@ -87,7 +87,7 @@ pub struct FoundRow {
 /// Result of one request.
 #[derive(Debug)]
 pub struct SearchResult {
-    /// The nearest first. Towards older ones: the newest messages first, and of each the newest subscriptions.
+    /// Rows, the nearest first. Towards older ones: the newest messages first, and of each the newest subscriptions.
     pub rows: Vec<FoundRow>,
     /// Start of the next request. `None`: the search is complete.
     pub next: Option<DeliveryCursor>,
@@ -112,7 +112,7 @@ pub async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<V
     )
 }
 
-/// Looks for deliveries of one app, as far as one request goes.
+/// Searches deliveries of one app within the limits of one request.
 pub async fn search(
     pool: &PgPool,
     app: AppId,
@@ -174,7 +174,7 @@ async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Search
     Ok(Stretch { messages: vec![message], subscriptions, next })
 }
 
-/// Reads the state of each pair, in one snapshot. Pairs without a delivery are left out.
+/// Reads the state of each pair in one snapshot. Pairs without a delivery are omitted.
 async fn look(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,4 +1,4 @@
-//! SLAs: time in which an app wants the deliveries of each tier accepted.
+//! SLAs: time within which deliveries of each tier should be accepted.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -9,7 +9,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_rules::policy::reliability::ReliabilityCount;
 
-/// Seconds, for the tiers that have any.
+/// Returns the SLAs of an app in seconds, by tier. Tiers without one are omitted.
 pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
     let rows = fetch_all!(
         pool,
@@ -19,7 +19,7 @@ pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
     Ok(rows.iter().filter_map(|row| Some((Tier::from_code(row.tier)?, u32::try_from(row.seconds).ok()?))).collect())
 }
 
-/// Sets them, or takes them away. What else is set for the tiers stays.
+/// Sets or removes the SLAs. Other settings of the tiers stay.
 pub async fn write(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -38,8 +38,8 @@ pub async fn write(
     )
 }
 
-/// Counts deliveries of these messages, each with its lane, that ended without a timely acceptance, for the tiers with an SLA. It
-/// counts them in the reliability metrics, which come late in a transaction. Returns the events.
+/// Counts deliveries, by message and lane, that ended without a timely acceptance, for tiers with an SLA. Adds them to the
+/// reliability metrics, which come late in a transaction. Returns the events.
 pub(crate) async fn missed(
     conn: &mut PgConnection,
     deliveries: &[(MessageId, LaneId)],

@@ -1,4 +1,4 @@
-//! Everything that is stored about one delivery, for [`explain`](bellwire_rules::explain).
+//! Stored data about one delivery, for [`explain`](bellwire_rules::explain).
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_segment::{AudienceFilter, FilterVerdict};
 
-/// The id of a dead letter has the time of death, which is shortly after the logged response, and almost never later than the
-/// last of these times. Each is tried only if the previous one found nothing: a campaign may leave thousands of letters a second,
-/// and all of that time are read.
+/// Search periods for a dead letter before its id: the id contains the time of failure, which is shortly after the logged
+/// response. A longer period is tried only if the shorter one found nothing, because a campaign may leave thousands of dead
+/// letters a second, and all of a period are read.
 const LETTER_WITHIN: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(5), Duration::from_secs(30)];
-/// One snapshot for all: a delivery that moves on meanwhile is neither seen twice nor missed.
+/// Begins a snapshot for all reads: a delivery that changes meanwhile is neither seen twice nor missed.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 #[derive(Debug)]
@@ -35,16 +35,16 @@ pub struct StoredStory {
     pub row: StoryRow,
     /// Attempts in order.
     pub attempts: Vec<AttemptRow>,
-    /// Reports of its browser in order.
+    /// Receipts from its browser in order of time.
     pub reports: Vec<ReceiptRow>,
-    /// The last dead letter that it left.
+    /// Last dead letter of the delivery.
     pub letter: Option<DeadLetterRow>,
     pub origins: Vec<OriginRow>,
-    /// End of the hold of its subscription, which may be over.
+    /// End of the hold of its subscription, possibly in the past.
     pub subscription_held_until: Option<Timestamp>,
     /// Flow control of the app as a whole and of the lane.
     pub flows: Vec<Flow>,
-    /// Whether any worker lives.
+    /// Whether any worker is alive.
     pub worker_lives: bool,
     /// Current result of the message's filter for the subscription, and the person's engagement. `None`: the message has no
     /// filter.
@@ -52,7 +52,7 @@ pub struct StoredStory {
 }
 
 impl StoredStory {
-    /// Whether neither the subscription nor any delivery to it exists.
+    /// Whether neither the subscription nor a delivery to it exists.
     pub fn is_empty(&self) -> bool {
         let row = &self.row;
         row.subscription_state.is_none()
@@ -63,8 +63,7 @@ impl StoredStory {
     }
 }
 
-/// A message, a subscription of its app, and where a delivery from the one to the other waits. What belongs to something
-/// that is not there is none.
+/// A message, a subscription of its app, and the waiting delivery. Values of objects that do not exist are `None`.
 #[derive(Debug)]
 pub struct StoryRow {
     pub tier: i16,
@@ -90,18 +89,18 @@ pub struct StoryRow {
     pub subscription_state: Option<SubscriptionState>,
     pub since: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// End of the subscription by its browser.
+    /// Expiry of the subscription in its browser.
     pub ends_at: Option<Timestamp>,
     pub timezone: Option<String>,
     pub subscription_policy: Option<Value>,
-    /// Sealed address of the push.
+    /// Encrypted address of the subscription.
     pub address: Option<Vec<u8>>,
     pub replaced_by: Option<SubscriptionId>,
     pub is_successor: Option<bool>,
     pub is_past: bool,
     pub joined_at: Option<Timestamp>,
     pub retries: Option<i32>,
-    /// Due time. `None`: parked.
+    /// Due time. `None`: parked, because the message is paused.
     pub due_at: Option<Timestamp>,
     pub scheduled_at: Option<Timestamp>,
     pub failed_at: Option<Timestamp>,
@@ -111,7 +110,7 @@ pub struct StoryRow {
     pub batch_recipients: Option<i32>,
     pub batch_due_at: Option<Timestamp>,
     pub cursor_after: Option<SubscriptionId>,
-    /// None: its message is paused.
+    /// Due time of the fan-out cursor. `None`: the message is paused.
     pub cursor_due_at: Option<Timestamp>,
 }
 
@@ -127,7 +126,7 @@ pub struct DeadLetterRow {
     pub replay: Option<MessageId>,
 }
 
-/// Reads it. None: the app has no such message.
+/// Reads the data. `None`: the app has no such message.
 pub async fn read(
     pool: &PgPool,
     app: AppId,
@@ -171,7 +170,7 @@ pub async fn read(
     }))
 }
 
-/// Whether a filter takes a subscription now.
+/// Whether a filter accepts a subscription now.
 pub async fn is_taken(
     pool: &PgPool,
     app: AppId,
@@ -228,8 +227,8 @@ async fn read_row(
     )
 }
 
-/// The dead letter that an ending left: found among the open ones, or by the time of death. A campaign may have left a million
-/// dead letters, and no index finds closed ones by their subscription.
+/// Returns the dead letter of an ending: among the open ones, or by the time of failure. A campaign may have left a million
+/// dead letters, and closed ones have no index by subscription.
 async fn letter(
     conn: &mut PgConnection,
     app: AppId,

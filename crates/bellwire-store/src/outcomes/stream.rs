@@ -1,4 +1,4 @@
-//! Data of the event streams: finally committed rows, in an order that never changes, and the progress of campaigns and outcomes.
+//! Data of the event streams: committed rows in a final order, and the progress of campaigns and outcomes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,15 +13,15 @@ use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, CampaignId, MessageId};
 use bellwire_core::message::MessageState;
 
-/// Campaigns of an app whose progress is read, the newest first.
+/// Maximum campaigns of an app whose progress is read, the newest first.
 const CAMPAIGNS_OF_APP_MAX: i64 = 200;
-/// Campaigns whose progress is read: the newest of each app, then the second newest of each, and so on, so that no app's
-/// hide another's.
+/// Maximum campaigns whose progress is read: the newest of each app, then the second newest of each, and so on, so that no app
+/// displaces another.
 const CAMPAIGNS_MAX: i64 = 1_000;
-/// Campaigns that are found to have ended in one transaction.
+/// Campaigns that are marked as ended in one transaction.
 const CHUNK: i64 = 1_000;
 
-/// A place in the order of rows. Written `{xid}-{seq}`.
+/// Position in the order of rows, written as `{xid}-{seq}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub xid: i64,
@@ -55,7 +55,7 @@ pub struct StreamRow {
     pub xid: i64,
     pub seq: i64,
     pub at: Timestamp,
-    /// The app it concerns; none: the server as a whole.
+    /// App of the event. `None`: the server.
     pub app: Option<AppId>,
     pub kind: String,
     pub data: Value,
@@ -67,7 +67,7 @@ impl StreamRow {
     }
 }
 
-/// Behind everything that is committed for good.
+/// Returns the position after all rows whose order is final.
 pub async fn end(pool: &PgPool) -> sqlx::Result<Position> {
     let xid = query!(scalar, r#"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!""#);
     Ok(Position { xid: xid.fetch_one(pool).await?, seq: 0 })
@@ -75,9 +75,10 @@ pub async fn end(pool: &PgPool) -> sqlx::Result<Position> {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// Everything behind this is kept still.
+    /// Position after which all rows are still stored.
     pub floor: Position,
-    /// Position after the last row. A later position belongs to another cluster, for example of before a dump, or is invented.
+    /// Position after the last row. A later one in a request comes from another cluster, for example before a restore, or is
+    /// invented.
     pub end: Position,
 }
 
@@ -93,8 +94,8 @@ pub async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
     Ok(Kept { floor: if floor > end { Position::FIRST } else { floor }, end })
 }
 
-/// Rows behind a position, in order and no further than `until`: of everything or of these apps, and of all kinds or of these. What
-/// a transaction that began earlier is still to commit comes before what follows it, so that is held back.
+/// Returns rows after a position up to `until`, in order, filtered by apps and kinds. Rows later than a transaction that has
+/// not committed yet are withheld, so that the order is final.
 pub async fn read(
     pool: &PgPool,
     after: Position,
@@ -138,9 +139,9 @@ pub struct StreamProgress {
     pub app: AppId,
     pub campaign: Option<CampaignId>,
     pub state: MessageState,
-    /// Whether all recipients have been found.
+    /// Whether fan-out is complete.
     pub expanded: bool,
-    /// Deliveries to make, as counted when it was accepted.
+    /// Number of deliveries, as counted at the acceptance.
     pub audience_estimate: i64,
     pub targeted: i64,
     pub accepted: i64,
@@ -151,8 +152,8 @@ pub struct StreamProgress {
     pub capped: i64,
 }
 
-/// Active campaigns that are due for an event, and those that ended within the last few seconds. Waiting deliveries are not counted: they
-/// are the targeted ones that have not ended.
+/// Returns running campaigns that are due for an event, and those that ended within the last seconds. Waiting deliveries are
+/// the targeted ones that have not ended.
 pub async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamProgress>> {
     fetch_all!(
         pool,
@@ -174,7 +175,7 @@ pub async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<StreamP
     )
 }
 
-/// Number of an app's attempts with a result within a minute.
+/// Number of an app's attempts with one result within a minute.
 #[derive(Debug)]
 pub struct Rollup {
     pub minute: Timestamp,
@@ -184,7 +185,7 @@ pub struct Rollup {
     pub n: i64,
 }
 
-/// Reads outcomes of these minutes. The minutes are listed, not given as a range, so that the plan by their index is always the
+/// Reads outcomes of these minutes. The minutes are listed, not given as a range, so that the index plan is always the
 /// cheapest.
 pub async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<Rollup>> {
     fetch_all!(
@@ -203,8 +204,7 @@ pub async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<
     )
 }
 
-/// Writes the end of a chunk of campaigns without waiting deliveries. A scheduled one may have no deliveries before its time.
-/// Returns their number.
+/// Marks a chunk of campaigns without waiting deliveries as ended, except scheduled ones before their time. Returns the number.
 pub async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let ended = fetch_one!(

@@ -1,4 +1,4 @@
-//! Results of deliveries, added to the counts of messages at the end of a transaction.
+//! Adds results of deliveries to the counts of messages, at the end of a transaction.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::outcomes::ledger::settlement::Settlement;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{LaneId, MessageId};
 
-/// Rows of `message_counts`, which many transactions add to. They are written late and in the order of their keys: see
+/// Changes of `message_counts`, rows to which many transactions add. They are written late and in the order of their keys: see
 /// [the order of locks](super).
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -18,7 +18,7 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct Change {
     ended: BTreeMap<i16, i64>,
-    /// Change of the number of targeted recipients. Negative if some were the same as another of the message.
+    /// Change of the number of targeted recipients. Negative if deliveries were merged.
     targeted: i64,
 }
 
@@ -38,17 +38,17 @@ impl Tally {
         *self.changes.entry((message, lane)).or_default().ended.entry(ending.code()).or_default() += 1;
     }
 
-    /// Adds a delivery that was not counted as targeted yet.
+    /// Adds a delivery as targeted.
     pub fn target(&mut self, message: MessageId, lane: LaneId) {
         self.changes.entry((message, lane)).or_default().targeted += 1;
     }
 
-    /// Adds a delivery that is one with another of its message, and so is not targeted twice.
+    /// Removes one targeted delivery, because it is the same as another of its message.
     pub fn merge(&mut self, message: MessageId, lane: LaneId) {
         self.changes.entry((message, lane)).or_default().targeted -= 1;
     }
 
-    /// Writes it. Nothing but events and alerts may be written after it.
+    /// Writes the counts. Only events and alerts may be written after it in the transaction.
     pub async fn write(self, conn: &mut PgConnection) -> sqlx::Result<()> {
         if self.changes.is_empty() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Handling of dead letters: replaying and discarding all that match, and the trail of it.
+//! Replays and discards all dead letters that match a filter, and records each operation.
 //!
-//! An operation handles its dead letters in transactions of a bounded size. Each transaction marks its dead letters, creates the
-//! messages that replay them and adds its part to the trail. If an operation is interrupted, the finished parts are complete and
-//! the other letters are still open. Repeating it continues there, and no dead letter is replayed twice.
+//! An operation runs in transactions of limited size. Each marks its dead letters, creates the messages that replay them and
+//! adds its part to the record. After an interruption, finished parts are complete and the other dead letters are still open.
+//! Repeating the operation continues there, and no dead letter is replayed twice.
 
 mod citus;
 
@@ -24,7 +24,7 @@ use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId, SubscriptionId
 use bellwire_core::named;
 use bellwire_vault::{CONTENT, Vault};
 
-/// Most dead letters that one transaction replays, and most recipients of a message that does.
+/// Maximum dead letters that one transaction replays, and maximum recipients of a replaying message.
 pub const REPLAY_CHUNK: i64 = 1_000;
 const DISCARD_CHUNK: i64 = 10_000;
 
@@ -50,7 +50,7 @@ impl HandlingAction {
     }
 }
 
-/// One thing done to all dead letters that fit.
+/// One operation on all dead letters that match a filter.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// Id of the operation, a UUIDv7 of its start.
@@ -64,7 +64,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Ends a statement by the conditions of the dead letters that are meant.
+    /// Appends the conditions of the operation's dead letters to a statement.
     fn push_meant(&self, query: &mut QueryBuilder<Postgres>) {
         push_filter(query, self.app, &self.filter);
         let later = self.began + chrono::TimeDelta::milliseconds(1);
@@ -72,25 +72,25 @@ impl Operation {
     }
 }
 
-/// Number of open dead letters that an operation would find.
+/// Number of open dead letters that an operation would handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct OperationPreview {
     pub matched: i64,
-    /// Number of those whose subscription is no longer active.
+    /// Dead letters whose subscription is no longer active.
     pub unreachable: i64,
-    /// Of the others, those that were addressed to a user or a subscription, whose user has left it since.
+    /// Dead letters addressed to a user or a subscription, whose user has since left the browser.
     pub user_left: i64,
 }
 
-/// Condition under which a replay can reach the recipient.
+/// SQL condition under which a replay can reach the recipient.
 const REACHABLE: &str = "(s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ";
 
-/// Condition that forbids a replay: the browser has another user than the message was for. A replay of a message to a topic or to
-/// all subscribers may reach the new user, too, although it names subscriptions.
+/// SQL condition that prevents a replay: the browser has another user than the message was for. Replays of messages to a topic
+/// or to all subscribers may reach the new user, although they name subscriptions.
 const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
                          AND coalesce(o.audience, m.audience) ?| ARRAY['users', 'subscriptions'], false)";
 
-/// The dead letter's message, and the one that was sent first if it replays another.
+/// Joins the message of a dead letter and, if that replays another message, the original.
 const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
 
 pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<OperationPreview> {
@@ -112,13 +112,13 @@ pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Operati
 
 #[derive(Debug, Default)]
 pub struct Replayed {
-    /// Letters that are on their way again.
+    /// Number of dead letters replayed.
     pub letters: i64,
     pub messages: Vec<MessageId>,
 }
 
-/// Replays up to `cap` matching dead letters, those of the oldest messages first, with their messages' time to live or with
-/// `ttl_s`. Letters that can no longer be sent, or not to the browser's current user, stay open. `sent` is called after each
+/// Replays up to `cap` matching dead letters, those of the oldest messages first, with their messages' time to live or `ttl_s`.
+/// Dead letters that can no longer be sent, or not to the browser's current user, stay open. `sent` is called after each
 /// transaction.
 pub async fn replay(
     pool: &PgPool,
@@ -146,10 +146,10 @@ pub async fn replay(
     Ok(done)
 }
 
-/// A dead letter's place in the order of replaying: its message, then itself.
+/// Position of a dead letter in the order of replaying: by message, then by id.
 type ReplayCursor = (MessageId, DeadLetterId);
 
-/// Before all of them.
+/// Position before the first dead letter.
 const FIRST: ReplayCursor = (MessageId(Uuid::nil()), DeadLetterId(Uuid::nil()));
 
 #[derive(Debug, Clone, Copy, FromRow)]
@@ -162,7 +162,7 @@ struct Letter {
 struct Chunk {
     letters: i64,
     messages: Vec<MessageId>,
-    /// None: there are no more.
+    /// Position of the last dead letter. `None`: no more.
     last: Option<ReplayCursor>,
 }
 
@@ -206,9 +206,9 @@ async fn replay_chunk(
     Ok(Chunk { letters: n, messages: made.messages, last })
 }
 
-/// Locks the next dead letters that may be replayed, message by message. The statement follows an index in this order, because
-/// sorting all open letters would cost each chunk as much as the whole. Their subscriptions keep their users until the
-/// transaction ends. Letters of subscriptions that are being changed stay open.
+/// Locks the next dead letters that can be replayed, message by message. The statement follows an index in this order, because
+/// sorting all open dead letters would cost each chunk as much as the whole. The users of their subscriptions cannot change
+/// until the transaction ends. Dead letters of subscriptions that are being changed stay open.
 async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -238,8 +238,8 @@ async fn lock(
     query.build_query_as().persistent(false).fetch_all(conn).await
 }
 
-/// Leaves the last message of a full chunk to the next chunk, unless it fills the chunk alone, so that it becomes as few messages
-/// as possible.
+/// Removes the last message of a full chunk, unless it fills the chunk alone, so that its replay is not split into several
+/// messages.
 fn keep_messages_whole(letters: &mut Vec<Letter>) {
     if letters.len() == REPLAY_CHUNK as usize
         && let Some(last) = letters.last().copied()
@@ -262,7 +262,7 @@ struct Original {
     enveloped: bool,
 }
 
-/// The messages of these dead letters, as far as they still have their content.
+/// Reads the messages of these dead letters that still have their content.
 async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashMap<MessageId, Original>> {
     let found = fetch_all!(
         conn,
@@ -275,12 +275,12 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
 }
 
-/// Returns the recipients of these dead letters. One delivery can have several letters, and is replayed once.
+/// Returns the recipients of these dead letters. A delivery with several dead letters is replayed once.
 fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
     letters.iter().map(|letter| letter.subscription).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The message that replays these dead letters of an original. None: its content does not open.
+/// Builds the message that replays these dead letters of an original. `None`: its content cannot be decrypted.
 fn compose(
     vault: &Vault,
     id: MessageId,
@@ -323,13 +323,14 @@ fn compose(
 struct ReplayChunk {
     messages: Vec<MessageId>,
     roots: Vec<MessageId>,
-    /// Of the original, since the first message may be past its retention.
+    /// Topic of each original message, because the first message may be deleted.
     topics: Vec<Option<i32>>,
     letters: Vec<DeadLetterId>,
     by: Vec<MessageId>,
 }
 
-/// Marks the dead letters that have a queue row now: a subscription that ended a moment ago got none. Returns how many.
+/// Marks the dead letters whose recipients have a queue row now. A subscription that ended a moment ago has none. Returns the
+/// number.
 async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, now: Timestamp) -> sqlx::Result<i64> {
     if made.messages.is_empty() {
         return Ok(0);
@@ -351,7 +352,7 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, 
     Ok(i64::try_from(marked).unwrap_or(i64::MAX))
 }
 
-/// Has maintenance look soon whether the content of these messages is still needed.
+/// Schedules a check whether the content of these messages is still needed.
 pub(crate) async fn look_again(
     conn: &mut PgConnection,
     mut messages: Vec<MessageId>,
@@ -367,7 +368,7 @@ pub(crate) async fn look_again(
     )
 }
 
-/// Discards up to `cap` of the dead letters that are meant, the oldest first. Returns how many.
+/// Discards up to `cap` matching dead letters, the oldest first. Returns the number.
 pub async fn discard(pool: &PgPool, clock: &Clock, operation: &Operation, cap: i64) -> sqlx::Result<i64> {
     let (mut discarded, mut part) = (0, 0);
     while discarded < cap {
@@ -405,7 +406,8 @@ async fn discard_chunk(
     Ok(n)
 }
 
-/// Adds a part of `n` dead letters to the trail, and to the audit log; to be called within the transaction that does it.
+/// Records a part of `n` dead letters in the list of actions and in the audit log. Call it in the transaction that handles
+/// them.
 pub async fn record(
     conn: &mut PgConnection,
     operation: &Operation,

@@ -1,4 +1,4 @@
-//! Audit trail of dead letters, for reading.
+//! Records of operations on dead letters, for reading.
 
 use serde_json::Value;
 use sqlx::PgPool;
@@ -7,7 +7,7 @@ use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ActionId, AppId};
 
-/// Operation in the trail.
+/// Recorded operation.
 #[derive(Debug, Clone)]
 pub struct ActionRow {
     pub operation: ActionId,
@@ -22,7 +22,7 @@ pub struct ActionRow {
     pub ended_at: Timestamp,
 }
 
-/// An app's operations with ids beyond the page's key, the nearest first.
+/// Returns an app's operations beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ActionRow>> {
     paged!(pool, page, ActionRow,
         [r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",

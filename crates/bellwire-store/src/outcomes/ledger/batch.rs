@@ -1,8 +1,8 @@
-//! Batches are settled whole: fence, counts and notes in one statement, the attempts in a COPY.
+//! Settles whole batches: fence, counts and notes in one statement, the attempts in a COPY.
 //!
 //! Each settlement begins by deleting the leased row under its lease, or updating it if it stays. Only the rows found are
 //! written. Zero rows after a lost connection mean that the first try was committed, or that another worker took over. In both
-//! cases the other account stands, and this one is dropped and counted.
+//! cases the stored result stays, and this one is dropped and counted.
 
 use sqlx::{PgConnection, PgPool};
 use tracing::warn;
@@ -23,7 +23,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_vault::Vault;
 
-/// Settles a batch whole. What is logged already of some of its recipients is left as it is: see [`settle_others`].
+/// Settles a batch. Recipients with a logged attempt already are skipped: see [`settle_others`].
 pub async fn settle_batch(
     pool: &PgPool,
     vault: &Vault,
@@ -40,9 +40,9 @@ pub async fn settle_batch(
     }
 }
 
-/// Settles a batch after an attempt of it was found logged already: a row of the queue was for the same recipient, and was faster. Its account
-/// stands, and the two deliveries are one. More may be logged between a look and the settling that follows: then there is another look,
-/// as long as it finds more.
+/// Settles a batch after one of its attempts was found in the log. A queue row was for the same recipient and was faster. Its
+/// result stays, and both deliveries count as one. More attempts may be logged between the search and the settlement, so it
+/// repeats while it finds more.
 async fn settle_others(
     pool: &PgPool,
     vault: &Vault,
@@ -70,8 +70,8 @@ async fn settle_others(
     }
 }
 
-/// Closes a batch, logs each attempt of `settlements`, counts, prunes, and turns unfinished deliveries into rows. Deliveries
-/// settled `twice` are no longer counted as targeted twice. If this changes subscriptions, it counts last (see [the order of
+/// Closes a batch: logs the attempts of `settlements`, counts, prunes, and turns unfinished deliveries into queue rows.
+/// Deliveries settled `twice` are targeted once. If this changes subscriptions, counts are written last (see [the order of
 /// locks](crate)), otherwise at once, which saves statements. The function is long because of its first statement.
 async fn write(
     pool: &PgPool,
@@ -125,8 +125,8 @@ async fn write(
     Ok(Fenced::Written)
 }
 
-/// Locks a batch and the subscriptions that its endings change. Returns its settlements with those retried whose subscription has a
-/// successor by now. `None`: no subscription has.
+/// Locks a batch and the subscriptions that its endings change. Returns its settlements; those of subscriptions with a
+/// successor become retries. `None`: no subscription has a successor.
 async fn hand_on(
     conn: &mut PgConnection,
     (batch, lease): (Uuid, Uuid),
@@ -155,7 +155,7 @@ async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement])
     log::copy(connection, entries.into_iter()).await
 }
 
-/// Enqueues every delivery of a batch that is not over.
+/// Enqueues every unfinished delivery of a batch.
 async fn queue_rest(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -180,7 +180,7 @@ async fn queue_rest(
     overtake(conn, &rows(&mut settlements.iter().filter(is_there).filter(is_retry))).await
 }
 
-/// The row of a delivery that is not over.
+/// Builds the queue row of an unfinished delivery. `None`: it has ended.
 fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> Option<NewRow> {
     let of = settlement.delivery();
     let (retries, due, scheduled_at, lease) = match *settlement.fate() {

@@ -1,4 +1,4 @@
-//! Shared rows that follow from endings, written last in a transaction.
+//! Shared rows that follow from endings, written at the end of a transaction.
 
 use sqlx::PgConnection;
 
@@ -10,23 +10,22 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{LaneId, MessageId};
 
-/// Rows that a transaction writes at its end, because they come last in [the order of locks](crate): counts, missed SLAs,
-/// and events.
+/// Collector of rows that a transaction writes last because of [the order of locks](crate): counts, missed SLAs, and events.
 #[derive(Debug, Default)]
 pub struct Closing {
     tally: Tally,
-    /// Deliveries that ended without a timely acceptance, with their lanes.
+    /// Deliveries that ended without a timely acceptance, by message and lane.
     missed: Vec<(MessageId, LaneId)>,
     told: Vec<Event>,
 }
 
 impl Closing {
-    /// Begins with what is counted already.
+    /// Starts with existing counts.
     pub(super) fn of(tally: Tally) -> Self {
         Self { tally, ..Self::default() }
     }
 
-    /// Adds a delivery that ended without another POST. Whether that missed its SLA is looked up.
+    /// Adds a delivery that ended without another POST. `write` checks whether it missed its SLA.
     pub(super) fn ended_unsent(&mut self, row: &QueuedDelivery, ending: Ending) {
         self.tally.count(row.message, row.lane, ending);
         if ending.misses_sla() {
@@ -34,29 +33,29 @@ impl Closing {
         }
     }
 
-    /// Adds a delivery that was enqueued just now, and is to be counted as targeted.
+    /// Adds a delivery that was enqueued in this transaction, as targeted.
     pub fn enqueued(&mut self, message: MessageId, lane: LaneId) {
         self.tally.target(message, lane);
     }
 
-    /// Adds a delivery that was to be enqueued, but already waited, because a delivery for another subscription had moved to this
-    /// one. Both are one from now on.
+    /// Adds a delivery that could not be enqueued because it already waits: a delivery for another subscription moved to this
+    /// one. Both count as one.
     pub fn merged(&mut self, message: MessageId, lane: LaneId) {
         self.tally.merge(message, lane);
     }
 
-    /// Adds events for webhooks.
+    /// Adds events.
     pub(super) fn tell(&mut self, events: impl IntoIterator<Item = Event>) {
         self.told.extend(events);
     }
 
-    /// Writes it. Nothing may follow in the transaction.
+    /// Writes all collected rows. It must be the last call in the transaction.
     pub async fn write(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
         let told = self.count(conn, now).await?;
         events::record(conn, told, now).await
     }
 
-    /// Writes all but the events, which it returns. Nothing but alerts and those may follow.
+    /// Writes all rows except events, which it returns. Only alerts and events may follow in the transaction.
     pub(super) async fn count(self, conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Vec<Event>> {
         let Self { tally, missed, mut told } = self;
         tally.write(conn).await?;

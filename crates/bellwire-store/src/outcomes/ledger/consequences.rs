@@ -1,4 +1,4 @@
-//! Endings that affect more than their own delivery: a gone subscription is pruned with all its waiting deliveries, and a failure
+//! Endings with effects beyond their own delivery: a gone subscription is pruned with all its waiting deliveries, and a failure
 //! leaves a dead letter. Both are written in the transaction of the settlement, in [the order of locks](crate).
 
 use std::cmp::Reverse;
@@ -16,8 +16,7 @@ use crate::outcomes::events::Event;
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::id::{DeadLetterId, SubscriptionId};
 
-/// Whether an ending needs more than its own row, because it leaves a dead letter or an event. Then its settlement is a
-/// transaction of several statements.
+/// Whether an ending leaves a dead letter or an event. Its settlement is then a transaction of several statements.
 pub(super) fn is_special(settlement: &Settlement) -> bool {
     matches!(settlement.end(), Some(End::Gone | End::Expired | End::Dead(_))) || settlement.sla_missed_s().is_some()
 }
@@ -26,8 +25,8 @@ pub(super) fn changes_subscription(settlement: &Settlement) -> bool {
     matches!(settlement.end(), Some(End::Gone)) || refusals::counts(settlement)
 }
 
-/// Locks the subscriptions that these endings change. Returns the subscriptions that ended as gone, but have a successor: their
-/// deliveries must go [there](Settlement::to_successor) instead of ending.
+/// Locks the subscriptions that these endings change. Returns the ones that ended as gone but have a successor: their
+/// deliveries must move [there](Settlement::to_successor) instead of ending.
 pub(super) async fn lock<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -53,7 +52,7 @@ pub(super) async fn lock<'a>(
     Ok(replaced.into_iter().collect())
 }
 
-/// Writes the dead letters, prunes the subscriptions that are gone, and what comes last.
+/// Writes dead letters, prunes gone subscriptions, and then writes the shared rows.
 pub(super) async fn write<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -82,7 +81,7 @@ pub(super) async fn write<'a>(
     closing.write(conn, now).await
 }
 
-/// The dead letter of a delivery that leaves one.
+/// Returns the dead letter of a delivery. `None`: it leaves none.
 fn dead_letter(settlement: &Settlement) -> Option<DeadLetter<'_>> {
     let (of, Fate::Ended(last, end)) = (settlement.delivery(), settlement.fate()) else { return None };
     // Without a POST the reason says it all.

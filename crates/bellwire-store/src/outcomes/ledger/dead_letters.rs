@@ -30,7 +30,7 @@ impl Cause {
 #[derive(Debug)]
 pub(super) struct DeadLetter<'a> {
     pub id: DeadLetterId,
-    /// App of the letter. `None`: that of its message.
+    /// App of the dead letter. `None`: the app of its message.
     pub app: Option<AppId>,
     pub message: MessageId,
     pub subscription: SubscriptionId,
@@ -60,7 +60,7 @@ impl<'a> DeadLetters<'a> {
         self.0.push(dead);
     }
 
-    /// Writes them. What is gone or expired has no way back: its dead letter is closed from the start.
+    /// Writes the dead letters. Gone and expired ones are closed from the start, because they cannot be replayed.
     pub(super) async fn write(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         if self.0.is_empty() {
             return Ok(());

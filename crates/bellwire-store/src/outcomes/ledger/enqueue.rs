@@ -1,4 +1,4 @@
-//! Deliveries are put into `queue` here, but for those that are stored with their message.
+//! Inserts deliveries into `queue`, except those stored together with their message.
 
 use std::collections::HashSet;
 
@@ -17,22 +17,22 @@ pub struct NewRow {
     pub tier: i16,
     pub retries: i32,
     pub due_at: Timestamp,
-    /// Whether it is not due before its message is resumed, should that still be paused.
+    /// Whether the row is parked if its message is still paused: it becomes due when the message is resumed.
     pub parked: bool,
     pub scheduled_at: Timestamp,
-    /// The lease that it is under, if anybody holds it: `due_at` is when that runs out.
+    /// Lease of the row, if a worker has it. `due_at` is then the end of the lease.
     pub lease: Option<Uuid>,
     pub leases: i16,
-    /// Signs it: see [`bellwire_vault::retry_token`].
+    /// Signature of the row: see [`bellwire_vault::retry_token`].
     pub token: Vec<u8>,
     /// Time at which the previous attempt failed.
     pub failed_at: Option<Timestamp>,
-    /// Whether its subscription's throttle has let it through for `due_at`.
+    /// Whether `due_at` is a slot assigned by its subscription's throttle.
     pub has_turn: bool,
     pub life: i32,
 }
 
-/// Puts rows into the queue. Returns those that were left out, since the same delivery waits there already.
+/// Inserts rows into the queue. Returns those omitted because the same delivery already waits.
 pub async fn enqueue(conn: &mut PgConnection, rows: &[NewRow]) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
     if rows.is_empty() {
         return Ok(HashSet::new());
@@ -71,8 +71,8 @@ pub async fn enqueue(conn: &mut PgConnection, rows: &[NewRow]) -> sqlx::Result<H
     Ok(all.filter(|(subscription, message)| !put.contains(&(subscription.0, message.0))).collect())
 }
 
-/// Replaces rows of the same deliveries with fewer attempts, unless they are leased. A row for an attempt that was already
-/// made would look replayed.
+/// Replaces unleased rows of the same deliveries that have fewer attempts. A row for an attempt already made would look like a
+/// replay.
 pub(super) async fn overtake(conn: &mut PgConnection, rows: &[NewRow]) -> sqlx::Result<()> {
     if rows.is_empty() {
         return Ok(());

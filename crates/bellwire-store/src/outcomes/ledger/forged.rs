@@ -1,5 +1,5 @@
-//! Rows of `queue` that no worker can have written: changed by hand, or put back after their settlement. They are never sent.
-//! Each ends in the archive, with an alert for the operator.
+//! Rows of `queue` that no worker wrote: changed outside Bellwire, or inserted again after their settlement. They are never
+//! sent. Each becomes a dead letter, with an alert.
 
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
-/// A row that is not what it should be.
+/// A forged row.
 #[derive(Debug, Clone, Copy)]
 pub struct Forged {
     pub lease: Uuid,
@@ -30,8 +30,8 @@ pub struct Forged {
     pub letter: DeadLetterId,
 }
 
-/// Ends it as dead. It counts as its delivery's ending, and is logged among its attempts, only if the delivery has not ended
-/// before: a row put back by hand must not end a delivery twice.
+/// Ends the row as dead. If its delivery has not ended before, this is counted and logged as its ending: a row inserted again
+/// must not end a delivery twice.
 pub async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
     let mut tx = begin(pool).await?;
     let shard = row.subscription.shard();

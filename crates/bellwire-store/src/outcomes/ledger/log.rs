@@ -21,7 +21,7 @@ pub(super) struct LogEntry<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// Writes entries. One that is there already fails all of them.
+/// Writes entries. Fails as a whole if one of them exists.
 pub(super) async fn copy(
     conn: &mut PgConnection,
     entries: impl ExactSizeIterator<Item = LogEntry<'_>>,
@@ -47,8 +47,8 @@ pub(super) async fn copy(
     rows.send(conn, COPY).await
 }
 
-/// Whether entries were refused because one of them exists already. Citus passes errors of another machine on without their code,
-/// but with the name of the partition's key, in any language.
+/// Whether COPY failed because an entry exists already. Citus passes errors of other machines on without their code, but with
+/// the name of the partition's key in any language.
 pub(super) fn is_there_already(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     match error.code().as_deref() {
@@ -58,9 +58,8 @@ pub(super) fn is_there_already(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Writes those of these entries that do not exist yet, on other machines of Citus: 500 entries in 64 shards take 14 ms of CPU,
-/// where INSERT … SELECT … ON CONFLICT takes 640. The caller holds the rows of the queue by which others could log the same
-/// entries.
+/// Writes entries that do not exist yet, on Citus: 500 entries in 64 shards take 14 ms of CPU, where INSERT … SELECT … ON
+/// CONFLICT takes 640. The caller has locked the queue rows under which others could log the same entries.
 pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[LogEntry<'_>]) -> sqlx::Result<()> {
     let keys: Vec<_> = entries.iter().map(|entry| (entry.message, entry.subscription, entry.number)).collect();
     let mut there = logged(&mut *conn, &keys).await?;
@@ -71,7 +70,7 @@ pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[LogEntry<'_>]) 
 
 type DeliveryKeys = HashSet<(MessageId, SubscriptionId, i32)>;
 
-/// Those of these attempts that are logged, asked of the shards that they would lie in alone.
+/// Returns which of these attempts are logged, reading only their shards.
 pub async fn logged(
     executor: impl PgExecutor<'_>,
     keys: &[(MessageId, SubscriptionId, i32)],

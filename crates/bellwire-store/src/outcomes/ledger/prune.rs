@@ -14,9 +14,9 @@ use crate::outcomes::events;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
-/// Marks subscriptions gone, ends their other waiting deliveries that are not leased, removes them from their topics, which are
-/// remembered, and stops their deliveries in the memory of workers. Ids are in ascending order, each with the life of the
-/// delivery: one that returned since is not gone.
+/// Marks subscriptions as gone, ends their unleased waiting deliveries, removes them from their topics (which are stored for a
+/// restore), and stops deliveries in the memory of workers. Ids are in ascending order, each with the life of the delivery: a
+/// subscription that returned since is not gone.
 pub(crate) async fn prune(
     conn: &mut PgConnection,
     gone: &[(SubscriptionId, i32)],

@@ -1,4 +1,4 @@
-//! Queue rows, settled in groups: fence, log, counts and notes in one statement.
+//! Settles queue rows in groups: fence, log, counts and notes in one statement.
 
 use std::collections::HashSet;
 
@@ -20,10 +20,10 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_vault::{SIGNATURE_LEN, Vault};
 
-/// Settles queue rows, of any messages. Returns how many were fenced out.
+/// Settles queue rows of any messages. Returns how many were fenced out.
 ///
-/// Settles rows. A row whose lease expired may be here twice, under the lost lease and under another one. One statement could not
-/// distinguish both, so they are settled one after the other.
+/// A row whose lease expired may be here twice, under the lost lease and under a new one. One statement could not distinguish
+/// them, so they are settled one after the other.
 pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
     let key = |row: &RowSettlement| {
         let of = row.settlement.delivery();
@@ -45,7 +45,7 @@ pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], n
     Ok(fenced)
 }
 
-/// Settles rows, each a different one and in the order of their keys, in one transaction.
+/// Settles distinct rows in the order of their keys, in one transaction.
 async fn settle_different_rows(
     pool: &PgPool,
     vault: &Vault,
@@ -81,7 +81,7 @@ async fn settle_different_rows(
     Ok(rows.len() - written.len())
 }
 
-/// The statement of [`write_rows`]: fence, counts and notes, and what `$logged` adds to it.
+/// Declares the statement of [`write_rows`]: fence, counts and notes, and the addition `$logged`.
 macro_rules! settled {
     ($given:ident, $now:ident, $counted_last:ident, $told:ident, $logged:literal $($log:tt)*) => {
         query!(
@@ -150,8 +150,8 @@ macro_rules! settled {
     };
 }
 
-/// Fence, log and notes of queue rows in one statement, with counts unless they come last. Returns which
-/// (subscription, message) were ours. Where attempts lie on other machines, those that are ours are logged by another statement.
+/// Writes fence, log and notes of queue rows in one statement, and counts unless they come last. Returns the (subscription,
+/// message) of rows that passed the fence. On Citus, their attempts are logged by another statement.
 async fn write_rows(
     connection: &mut PgConnection,
     vault: &Vault,
@@ -195,7 +195,7 @@ async fn write_rows(
     Ok(written.fetch_all(connection).await?.into_iter().collect())
 }
 
-/// Logs the attempts of those rows that this worker held. One that returned after its attempt was logged must end all the same.
+/// Logs the attempts of rows that this worker held. A row may reappear after its attempt was logged, and must end nevertheless.
 async fn log(
     connection: &mut PgConnection,
     rows: &[&RowSettlement],
@@ -209,14 +209,14 @@ async fn log(
     copy_new(connection, &entries).await
 }
 
-/// A row as [`write_rows`] settles it.
+/// A row in the form of [`write_rows`]'s parameters.
 struct GivenRow<'a> {
     of: &'a Delivery,
     lease: Uuid,
     ending: Option<i16>,
     retries: Option<u32>,
     due: ClaimableAt,
-    /// None: the row keeps its own, since nothing that it signs changes.
+    /// New retry token. `None`: the row keeps its token, because no signed value changes.
     token: Option<[u8; SIGNATURE_LEN]>,
     failed_at: Option<Timestamp>,
     profile: i32,

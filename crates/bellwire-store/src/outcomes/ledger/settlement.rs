@@ -16,37 +16,37 @@ use bellwire_rules::classify::DeadReason;
 use bellwire_rules::policy::hold::HoldReason;
 use bellwire_vault::retry_token::Queued;
 
-/// One POST, or the reason for its absence. The result is in the [`Fate`] of the attempt.
+/// One POST, or an ending without one. Its result is in the [`Fate`].
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// 0 for the first POST of the delivery.
+    /// Number of the POST, from 0.
     pub number: u32,
     /// Time of the response.
     pub at: Timestamp,
-    /// HTTP status; `None` without an answer or a POST.
+    /// HTTP status. `None`: no response, or no POST.
     pub status: Option<u16>,
-    /// From the start of the POST to the answer; `None` without a POST.
+    /// Time from the start of the POST to the response, in milliseconds. `None`: no POST.
     pub took_ms: Option<u32>,
-    /// Why, for everything but an acceptance: at most 500 octets, without NUL.
+    /// Reason, except for an acceptance: at most 500 bytes, without NUL.
     pub reason: Option<Box<str>>,
 }
 
-/// Time from which a delivery that stays in the queue may be claimed again.
+/// Time from which a deferred delivery may be claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimableAt {
-    /// At a fixed time.
+    /// Fixed time.
     At(Timestamp),
-    /// At this time, which its subscription's throttle has given it as its turn.
+    /// Slot that its subscription's throttle has assigned.
     Turn(Timestamp),
-    /// At this time, when its lane should be open again. The policy wanted it sent now, by which it is known: should the
-    /// lane open sooner, [`recall`](crate::queue::recall) finds it.
+    /// Expected time at which its lane reopens. The stored planned time is now. If the lane reopens earlier,
+    /// [`recall`](crate::queue::recall) finds the delivery by that.
     Reopening(Timestamp),
-    /// At the resume of its message.
+    /// When its message is resumed.
     Parked,
 }
 
 impl ClaimableAt {
-    /// The column `due_at`, but for what is parked, which is due at infinity.
+    /// Returns the value of `due_at`: infinity for a parked delivery.
     pub(super) fn time(self, now: Timestamp) -> Timestamp {
         match self {
             ClaimableAt::At(at) | ClaimableAt::Turn(at) | ClaimableAt::Reopening(at) => at,
@@ -59,7 +59,7 @@ impl ClaimableAt {
     }
 }
 
-/// Final ending of a delivery: an [`Ending`] with its stored details.
+/// Ending of a delivery: an [`Ending`] with its stored details.
 #[derive(Debug, Clone)]
 pub enum End {
     /// Same as [`Ending::Accepted`].
@@ -72,12 +72,12 @@ pub enum End {
     Cancelled,
     /// Same as [`Ending::Capped`].
     Capped,
-    /// [`Ending::Dead`], for this reason.
+    /// [`Ending::Dead`], with details.
     Dead(Box<Death>),
 }
 
 impl End {
-    /// As it is counted and logged.
+    /// Returns the ending without details.
     pub fn ending(&self) -> Ending {
         match self {
             End::Accepted => Ending::Accepted,
@@ -90,67 +90,67 @@ impl End {
     }
 }
 
-/// State of a delivery after its turn.
+/// Result of processing a claimed delivery.
 #[derive(Debug, Clone)]
 pub enum Fate {
-    /// Over, by this attempt.
+    /// Ended, by this attempt.
     Ended(Attempt, End),
-    /// It has to be attempted again.
+    /// Must be attempted again.
     Retry {
-        /// The attempt that failed.
+        /// Failed attempt.
         failed: Attempt,
         /// Attempts made, this one included.
         retries: u32,
         /// Planned time of the next attempt.
         due: Timestamp,
     },
-    /// It did not have its turn: no attempt was made, none is counted.
+    /// Deferred: no attempt was made or is counted.
     Deferred(ClaimableAt),
-    /// Only in a batch: the POST is under way. It becomes a row that is leased under the batch's lease.
+    /// Only in a batch: the POST is in flight. The delivery becomes a queue row under the batch's lease.
     InFlight {
         /// Attempts made so far.
         retries: u32,
-        /// End of that lease.
+        /// End of the lease.
         lease_until: Timestamp,
     },
 }
 
-/// Why a delivery died, for its dead letter.
+/// Details of a failure, for its dead letter.
 #[derive(Debug, Clone)]
 pub struct Death {
     /// The dead letter's id.
     pub id: DeadLetterId,
-    /// Reason of the death.
+    /// Reason of the failure.
     pub reason: DeadReason,
-    /// Text of the gateway.
+    /// Error text of the push service.
     pub detail: Option<Box<str>>,
-    /// The policy in force.
+    /// Delivery policy in force.
     pub policy: Option<serde_json::Value>,
 }
 
-/// Within which time an app wants a delivery accepted.
+/// SLA of a delivery: time within which it should be accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct Sla {
-    /// Length in seconds.
+    /// Time limit in seconds.
     pub seconds: u32,
-    /// Start of that time: the acceptance of the message.
+    /// Start of the time: the acceptance of the message.
     pub since: Timestamp,
 }
 
-/// Values of a delivery's message for metrics over time.
+/// Values of a delivery's message that metrics need.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageOrigin {
-    /// Time at which it could be sent. The time to acceptance begins then.
+    /// Earliest time at which it could be sent. Latency is measured from here.
     pub free_at: Timestamp,
-    /// Whether its pushes carry the token that receipts come with.
+    /// Whether its pushes have Bellwire's envelope, with the token for receipts.
     pub enveloped: bool,
-    /// Whether it has figures over time of its own.
+    /// Whether the message has metrics of its own.
     pub charted: bool,
-    /// Endings that the app's webhooks receive.
+    /// Endings that the app's webhooks subscribe to.
     pub heard: WebhookKinds,
 }
 
-/// Settled delivery.
+/// A delivery whose processing has a result.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// Recipient of the delivery.
@@ -163,17 +163,17 @@ pub struct Delivery {
     pub lane: LaneId,
     /// Tier of the message.
     pub tier: Tier,
-    /// The life of its subscription that it is for.
+    /// Life of the subscription at the time of the message. A later life does not get the delivery.
     pub life: i32,
-    /// Whether its subscription is known to be proven: see [`refusals`](crate::audience::refusals).
+    /// Whether its subscription is proven: see [`refusals`](crate::audience::refusals).
     pub proven: bool,
-    /// Values for metrics over time.
+    /// Values for metrics.
     pub origin: MessageOrigin,
-    /// Promise of its tier, if any.
+    /// SLA of its tier, if any.
     pub sla: Option<Sla>,
 }
 
-/// Span of the turn of a delivery, which ends when it is dropped. One pointer wide in a [`Settlement`], of which there are many.
+/// Trace span of a delivery's processing, which ends when it is dropped. One pointer wide, because there are many settlements.
 #[derive(Debug)]
 struct TurnSpan(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>);
 
@@ -181,24 +181,23 @@ struct TurnSpan(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any +
 #[derive(Debug, Clone)]
 pub struct Settlement {
     delivery: Delivery,
-    /// Attempts of this turn that another one followed at once.
+    /// Attempts that were followed by another one at once.
     earlier: Box<[Attempt]>,
     fate: Fate,
-    /// Boxed, since few have one, and there are many settlements.
+    /// Hold of the subscription, if one starts or ends. Boxed, because few settlements have one.
     hold: Option<Box<HoldReason>>,
-    /// Span of its turn, if traced. It ends when this is dropped, after the settlement was written or abandoned.
+    /// Trace span. It ends when the settlement is dropped, after it was written or abandoned.
     _span: Option<Arc<TurnSpan>>,
 }
 
 impl Settlement {
-    /// Of a delivery with one attempt in this turn, or none.
+    /// Creates a settlement with at most one attempt.
     pub fn new(delivery: Delivery, fate: Fate) -> Self {
         Self { delivery, earlier: Box::default(), fate, hold: None, _span: None }
     }
 
-    /// Returns the settlement of a delivery with `earlier` attempts in this turn, each followed by another one at once. With any
-    /// of them, a delivery cannot be deferred like one without a turn: it has to be attempted again. If its message is paused,
-    /// the next claim parks it.
+    /// Creates a settlement with `earlier` attempts, each followed by another one at once. After an attempt, a delivery cannot
+    /// be deferred, so that becomes a retry. If its message is paused, the next claim parks it.
     pub fn after(mut earlier: Vec<Attempt>, delivery: Delivery, fate: Fate, now: Timestamp) -> Self {
         let fate = match fate {
             Fate::Deferred(due) if let Some(failed) = earlier.pop() => {
@@ -214,7 +213,7 @@ impl Settlement {
         Self { delivery, earlier: earlier.into(), fate, hold: None, _span: None }
     }
 
-    /// The same settlement, of a delivery whose responses started or ended a hold of its subscription.
+    /// Adds a hold of the subscription that the responses started or ended.
     pub fn holding(self, hold: Option<HoldReason>) -> Self {
         Self { hold: hold.map(Box::new), ..self }
     }
@@ -223,13 +222,13 @@ impl Settlement {
         self.hold.as_deref().copied()
     }
 
-    /// Keeps the span of the delivery's turn until the settlement is written, where dropping it ends the span.
+    /// Attaches a trace span, which ends when the settlement is dropped.
     pub fn traced(self, span: Box<dyn Any + Send + Sync>) -> Self {
         Self { _span: Some(Arc::new(TurnSpan(span))), ..self }
     }
 
-    /// The same delivery, retried at once instead of ended as gone: a claim then hands the delivery on to the successor of its
-    /// subscription. An ending without a POST uses up no retry.
+    /// Returns a retry at once instead of an ending as gone: the next claim moves the delivery to the successor. An ending
+    /// without a POST uses up no retry.
     pub(super) fn to_successor(&self, now: Timestamp) -> Self {
         let Self { delivery, earlier, fate, hold, _span } = self.clone();
         let fate = match fate {
@@ -250,24 +249,24 @@ impl Settlement {
         &self.fate
     }
 
-    /// Returns its ending, if it ended.
+    /// Returns the ending. `None`: the delivery has not ended.
     pub fn end(&self) -> Option<&End> {
         if let Fate::Ended(_, end) = &self.fate { Some(end) } else { None }
     }
 
-    /// Returns whether a response of the push service, and not the end of the subscription before, ended it as gone.
+    /// Whether a response of the push service ended it as gone, and not an earlier end of the subscription.
     pub fn is_called_gone(&self) -> bool {
         matches!(&self.fate, Fate::Ended(Attempt { status: Some(_), .. }, End::Gone))
     }
 
-    /// Makes it wait instead of ending it. Its last attempt is neither counted nor logged.
+    /// Defers the delivery instead of ending it. Its last attempt is neither counted nor logged.
     pub fn defer(&mut self, due: ClaimableAt, now: Timestamp) {
         let earlier = std::mem::take(&mut self.earlier).into_vec();
         let Self { earlier, fate, .. } = Self::after(earlier, self.delivery.clone(), Fate::Deferred(due), now);
         (self.earlier, self.fate) = (earlier, fate);
     }
 
-    /// Returns the name of its turn's result.
+    /// Returns the name of the result, for metrics and logs.
     pub fn outcome(&self) -> &'static str {
         match &self.fate {
             Fate::Ended(_, end) => end.ending().name(),
@@ -277,7 +276,7 @@ impl Settlement {
         }
     }
 
-    /// Attempts of this turn in order, each with its result.
+    /// Returns all attempts in order, each with its result.
     pub fn attempts(&self) -> impl Iterator<Item = (&Attempt, Ending)> {
         let last = match &self.fate {
             Fate::Ended(last, end) => Some((last, end.ending())),
@@ -300,24 +299,24 @@ impl Settlement {
         })
     }
 
-    /// If it was accepted later than its app wants, or never will be: within how many seconds that should have been.
+    /// Returns the SLA in seconds if the delivery missed it: it was accepted later, or ended without an acceptance.
     pub fn sla_missed_s(&self) -> Option<u32> {
         let (Fate::Ended(last, end), Some(sla)) = (&self.fate, self.delivery.sla) else { return None };
         let is_late = matches!(end, End::Accepted) && last.at - sla.since > TimeDelta::seconds(sla.seconds.into());
         (is_late || end.ending().misses_sla()).then_some(sla.seconds)
     }
 
-    /// Returns its ending, if webhooks receive it.
+    /// Returns its ending if webhooks subscribe to it.
     pub fn heard_ending(&self) -> Option<Ending> {
         self.end().map(End::ending).filter(|ending| self.delivery.origin.heard.has(*ending))
     }
 
-    /// Returns its message, if that has metrics of its own.
+    /// Returns its message if that has metrics of its own.
     pub fn charted(&self) -> Option<MessageId> {
         self.delivery.origin.charted.then_some(self.delivery.message)
     }
 
-    /// Returns the values that the token of its queue row signs.
+    /// Returns the values signed by the retry token of its queue row.
     pub(super) fn queued(&self, retries: u32, scheduled_at: Timestamp) -> Queued {
         let Delivery { message, subscription, .. } = self.delivery;
         Queued { message, subscription, retries, scheduled_at }
@@ -338,20 +337,20 @@ pub struct RowSettlement {
 }
 
 impl RowSettlement {
-    /// The same row, retried at the [successor](Settlement::to_successor).
+    /// Returns a retry for the [successor](Settlement::to_successor).
     pub(super) fn to_successor(&self, now: Timestamp) -> Self {
         Self { lease: self.lease, settlement: self.settlement.to_successor(now) }
     }
 }
 
-/// Whether the fence let a settling through.
+/// Whether a settlement passed its fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
     Written,
     Out,
 }
 
-/// A number as Postgres's `integer` holds it; what does not fit is as good as the largest.
+/// Converts to Postgres's `integer`. Larger values become the maximum.
 pub(super) fn stored(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -1,16 +1,16 @@
-//! Takes waiting deliveries that are not leased out of the queue, so that the same transaction can [end](super::unsent) them.
+//! Dequeues waiting, unleased deliveries, so that the same transaction can [end](super::unsent) them.
 //!
-//! Deliveries under a valid lease are left to their worker, which gets a stop: sent ones end by their response, and the others
-//! are not sent.
+//! Deliveries under a valid lease are left to their worker, which gets a stop: those in flight end by their response, and the
+//! others are not sent.
 
 use sqlx::PgConnection;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
-/// Rows that are taken at a time, where there may be millions.
+/// Maximum rows dequeued at a time.
 pub const CHUNK: i64 = 10_000;
-/// Lost batches that are taken at a time, each of up to 500 deliveries.
+/// Maximum lost batches dequeued at a time, each of up to 500 deliveries.
 const BATCHES_AT_ONCE: i64 = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct QueuedDelivery {
     pub retries: i32,
 }
 
-/// Rows of `queue` that the transaction takes out: those that a condition fits.
+/// Declares a statement that dequeues the rows of `queue` that match a condition.
 macro_rules! take {
     ($condition:literal, $($bind:expr),+ $(,)?) => {
         query!(
@@ -51,7 +51,7 @@ pub async fn of_message(
     .await
 }
 
-/// A chunk of what belongs to paused messages that expired before `expired_before`: it is parked, and never due.
+/// Dequeues a chunk of parked rows of paused messages that expired before `expired_before`. They never become due.
 pub async fn of_expired_parked(
     conn: &mut PgConnection,
     expired_before: Timestamp,
@@ -86,8 +86,8 @@ pub async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx
     .await
 }
 
-/// Takes the remaining deliveries of batches of an app whose workers died. Only for an app without further claims, because otherwise
-/// another worker takes them.
+/// Dequeues the remaining deliveries of batches whose workers crashed. Only for an app without further claims; otherwise
+/// another worker takes these batches over.
 pub async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<QueuedDelivery>> {
     let batches = fetch_all!(
         conn,
@@ -125,8 +125,8 @@ pub async fn of_subscription(
     .await
 }
 
-/// Takes the deliveries of a locked subscription that were addressed to its former user, and records that. Deliveries for topics or for
-/// everybody stay.
+/// Dequeues the deliveries of a locked subscription that were addressed to its former user, and records that. Deliveries for
+/// topics and broadcasts stay.
 pub async fn of_previous_users(
     conn: &mut PgConnection,
     subscription: SubscriptionId,
@@ -147,7 +147,7 @@ pub async fn of_previous_users(
     )
 }
 
-/// One delivery of an app, if it waits.
+/// Dequeues one delivery of an app, if it waits.
 pub async fn of_delivery(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,4 +1,4 @@
-//! Ends deliveries without another POST, in the log, the counts, the dead letters and the events.
+//! Ends deliveries without another POST: writes log, counts, dead letters and events.
 
 use sqlx::PgConnection;
 
@@ -15,10 +15,10 @@ use bellwire_core::delivery::Ending;
 use bellwire_core::id::{AppId, DeadLetterId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
-/// Endings of deliveries, each with the logged reason.
+/// Ending of dequeued deliveries, each with the reason to log.
 #[derive(Debug, Clone, Copy)]
 pub enum How {
-    /// Receipts arrived before the responses of the push services.
+    /// Accepted: receipts arrived before the responses of the push services.
     Accepted(&'static str),
     Gone(&'static str),
     Expired(&'static str),
@@ -48,7 +48,7 @@ impl How {
         }
     }
 
-    /// Why it leaves dead letters; none: it leaves none.
+    /// Returns the reason for dead letters. `None`: it leaves none.
     fn cause(self) -> Option<Cause> {
         match self {
             How::Accepted(_) | How::Cancelled(_) => None,
@@ -59,14 +59,15 @@ impl How {
     }
 }
 
-/// Ends rows that the same transaction has dequeued. It must not lock anything [earlier in the order](crate) afterwards.
+/// Ends rows that the same transaction has dequeued. The transaction must not take locks [earlier in the order](crate)
+/// afterwards.
 pub async fn end(conn: &mut PgConnection, rows: Vec<QueuedDelivery>, how: How, now: Timestamp) -> sqlx::Result<()> {
     let mut closing = Closing::default();
     end_within(conn, rows, how, &mut closing, now).await?;
     closing.write(conn, now).await
 }
 
-/// [`end`] but for what comes last in a transaction that does more than that.
+/// Like [`end`], but leaves the shared rows to the caller's `closing`.
 pub async fn end_within(
     conn: &mut PgConnection,
     mut rows: Vec<QueuedDelivery>,
@@ -101,7 +102,7 @@ pub async fn end_within(
     write_dead_letters(conn, &rows, how, closing, now).await
 }
 
-/// Logs how they ended, but those that are logged already.
+/// Logs the endings, except of deliveries that are logged already.
 async fn log_unsent(conn: &mut PgConnection, rows: &[QueuedDelivery], how: How, now: Timestamp) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -115,7 +116,7 @@ async fn log_unsent(conn: &mut PgConnection, rows: &[QueuedDelivery], how: How, 
     )
 }
 
-/// Writes the dead letters of rows that ended so, if they leave any.
+/// Writes the dead letters of these rows, if the ending leaves any.
 pub(super) async fn write_dead_letters(
     conn: &mut PgConnection,
     rows: &[QueuedDelivery],
@@ -150,7 +151,7 @@ pub(super) async fn write_dead_letters(
     dead_letters.write(conn).await
 }
 
-/// Cancels all waiting deliveries of a subscription that are not leased.
+/// Cancels all unleased waiting deliveries of a subscription.
 pub async fn cancel_subscription(
     conn: &mut PgConnection,
     subscription: SubscriptionId,
@@ -162,9 +163,8 @@ pub async fn cancel_subscription(
     end_within(conn, rows, How::Cancelled(reason), closing, now).await
 }
 
-/// Cancels the waiting deliveries of a locked subscription that were for its previous user, who has left this browser. It
-/// notifies all workers, and stores the time, so that earlier dead letters are not replayed. Messages to a topic or to all
-/// subscribers stay.
+/// Cancels the waiting deliveries of a locked subscription that were for its former user. Notifies all workers, and stores the
+/// time, so that earlier dead letters are not replayed. Messages to topics and broadcasts stay.
 pub async fn cancel_previous_users(
     conn: &mut PgConnection,
     subscription: SubscriptionId,

@@ -1,5 +1,5 @@
-//! Writing of receipts with subscriptions and receipts on other machines of Citus: rows there are written and read by separate
-//! statements, each for the shards of the batch alone. Counts are written by one statement with all values in its parameters.
+//! Writes receipts on Citus, where subscriptions and receipts are on other machines: their rows are written and read by
+//! separate statements for the batch's shards only. Counts are written by one statement with all values in its parameters.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,10 +35,10 @@ pub(super) async fn insert(
     count(conn, &new, &there, &lanes, heard, now).await
 }
 
-/// The kinds of receipts that there were before, by delivery.
+/// Kinds of existing receipts, by delivery.
 type Reported = HashMap<(MessageId, SubscriptionId), Vec<i16>>;
 
-/// Reads the receipts of a batch's deliveries. No other transaction adds any, because the counts of their messages are locked.
+/// Reads the existing receipts of a batch's deliveries. The locked counts prevent that other transactions add any.
 async fn reported(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Reported> {
     let deliveries: HashSet<(MessageId, SubscriptionId)> =
         batch.iter().map(|receipt| (receipt.message, receipt.subscription)).collect();
@@ -57,7 +57,7 @@ async fn reported(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<R
     Ok(reported)
 }
 
-/// Stores those that are not there yet: by COPY, since INSERT … SELECT … ON CONFLICT costs 10 ms a shard.
+/// Inserts new receipts by COPY: INSERT … SELECT … ON CONFLICT costs 10 ms per shard.
 async fn store(conn: &mut PgConnection, new: &[&Receipt]) -> sqlx::Result<()> {
     let mut rows = Rows::new(6, new.len());
     for receipt in new {
@@ -73,7 +73,7 @@ async fn store(conn: &mut PgConnection, new: &[&Receipt]) -> sqlx::Result<()> {
     rows.send(conn, COPY).await
 }
 
-/// The lanes of those subscriptions that there are still.
+/// Returns the lanes of existing subscriptions.
 async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<HashMap<SubscriptionId, LaneId>> {
     let ids: HashSet<SubscriptionId> = ids.iter().copied().collect();
     let ids: Vec<SubscriptionId> = ids.into_iter().collect();
@@ -87,7 +87,7 @@ async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
     Ok(rows.into_iter().map(|row| (row.id, row.lane)).collect())
 }
 
-/// Counts new receipts, records their facts, and dequeues the deliveries that they end.
+/// Counts new receipts, writes their notes, and dequeues the deliveries that they end.
 async fn count(
     conn: &mut PgConnection,
     new: &[&Receipt],
@@ -166,7 +166,7 @@ pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now:
     Ok(())
 }
 
-/// Those of these whose keys no receipt has proven yet, each with the time since when messages may prove them.
+/// Returns the subscriptions whose keys are not confirmed, with the earliest time of messages that may confirm them.
 async fn unproven(conn: &mut PgConnection, ids: Vec<SubscriptionId>) -> sqlx::Result<Vec<(SubscriptionId, Timestamp)>> {
     let rows = fetch_all!(
         conn,

@@ -1,5 +1,5 @@
-//! [Search](super) with subscriptions and attempts on other machines of Citus: waiting deliveries, their subscriptions and their
-//! last attempts are read one after the other, and joined here.
+//! [Search](super) on Citus, where subscriptions and attempts are on other machines: waiting deliveries, their subscriptions
+//! and last attempts are read by separate statements, and joined here.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ pub(super) async fn look(
     Ok(rows)
 }
 
-/// Pairs of the app's messages with their waiting deliveries.
+/// Returns the pairs of message and subscription with their waiting deliveries.
 async fn waiting(
     conn: &mut PgConnection,
     app: AppId,
@@ -120,7 +120,7 @@ async fn gateways(
     Ok(rows.into_iter().map(|row| (row.id, row.gateway)).collect())
 }
 
-/// The last attempts of all pairs that have any.
+/// Returns the last attempt of each pair that has one.
 async fn last(conn: &mut PgConnection, stretch: &Stretch) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Last>> {
     let ids = &stretch.subscriptions;
     let rows = query!(

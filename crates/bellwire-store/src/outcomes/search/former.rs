@@ -10,11 +10,11 @@ use crate::audience::subscriptions::row::{SubscriptionKeys, left_by_users};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// Those of these that are the user's own.
+/// Returns the deliveries that belong to the user.
 ///
-/// Removes deliveries that were for a former user. These are messages to users or subscriptions that were accepted before that
-/// user left, and all deliveries that had ended by then, because they reveal followed topics. Waiting deliveries of topics and
-/// broadcasts go to the browser's current user.
+/// Removes deliveries for a former user of the browser. These are messages to users or subscriptions that were accepted before
+/// that user left, and all deliveries that had ended by then, because they reveal followed topics. Waiting deliveries of topics
+/// and broadcasts go to the browser's current user.
 pub async fn of_user(pool: &PgPool, user: &str, mut rows: Vec<FoundRow>) -> sqlx::Result<Vec<FoundRow>> {
     // Another user may have logged in since the list of subscriptions was read.
     rows.retain(|row| row.user_id.as_deref() == Some(user));
@@ -41,7 +41,7 @@ pub async fn of_user(pool: &PgPool, user: &str, mut rows: Vec<FoundRow>) -> sqlx
     Ok(rows)
 }
 
-/// Whether a delivery was a user's who left at that time.
+/// Whether a delivery belonged to a user who left the browser at a time.
 fn was_before(row: &FoundRow, left: Timestamp, names_recipients: bool) -> bool {
     let waits = row.held || row.retries.is_some();
     row.accepted_at <= left && (names_recipients || (!waits && row.at.is_some_and(|at| at <= left)))

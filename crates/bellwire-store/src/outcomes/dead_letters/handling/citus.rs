@@ -1,5 +1,5 @@
-//! Handling of dead letters with subscriptions on other machines of Citus: dead letters are read in chunks, and then the state of
-//! their subscriptions by key.
+//! Handles dead letters on Citus, where subscriptions are on other machines: reads dead letters in chunks, and then the state
+//! of their subscriptions by key.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
 
-/// Dead letters that one statement reads.
+/// Dead letters read per statement.
 const CHUNK: i64 = 5_000;
 
 #[derive(FromRow)]
@@ -20,7 +20,7 @@ struct Meant {
     message: MessageId,
     subscription: SubscriptionId,
     accepted_at: Option<Timestamp>,
-    /// Whether its message, or the one that was sent first, was for subscriptions or users by name.
+    /// Whether its message, or the original, named its subscriptions or users.
     is_named: bool,
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn lock(
     }
 }
 
-/// The next of the dead letters that are meant, message by message.
+/// Returns the next matching dead letters, message by message.
 async fn next(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -127,7 +127,8 @@ async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<H
     Ok(rows.map(|row| (row.id, standing(row.is_active, row.expires_at, row.user_left_at))).collect())
 }
 
-/// Locks these letters and the users of their subscriptions until the transaction ends, except those that are being changed.
+/// Locks these dead letters and the users of their subscriptions until the transaction ends, except those that are being
+/// changed.
 async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, ReplayTarget>> {
     let mut locked = HashMap::new();
     // Citus locks rows in one shard at a time.
@@ -147,7 +148,7 @@ async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<Hash
     Ok(locked)
 }
 
-/// Returns the subscriptions of these letters, each once, by shard.
+/// Returns the distinct subscriptions of these dead letters, by shard.
 fn subscriptions(letters: &[Meant]) -> Vec<SubscriptionId> {
     let mut ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
     ids.sort_unstable_by_key(|id| (id.shard(), *id));

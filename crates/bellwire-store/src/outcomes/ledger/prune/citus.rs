@@ -1,5 +1,5 @@
-//! Pruning with subscriptions and topics on other machines of Citus: rows there are changed by separate statements, and the rest
-//! by one with all values in its parameters.
+//! Pruning on Citus, where subscriptions and topics are on other machines: their rows are changed by separate statements, and
+//! all others by one statement with all values in its parameters.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ struct Gone {
     life: i32,
 }
 
-/// Marks those gone that are in this state, and have not returned since.
+/// Marks subscriptions as gone if they are in this state and have not returned since.
 async fn mark(
     conn: &mut PgConnection,
     gone: &[(SubscriptionId, i32)],
@@ -73,7 +73,7 @@ async fn mark(
     )
 }
 
-/// Removes gone subscriptions from their topics, which are recorded, stops their deliveries, and dequeues the waiting ones.
+/// Removes gone subscriptions from their topics, which are stored, stops their deliveries, and dequeues the waiting ones.
 async fn take_out(
     conn: &mut PgConnection,
     ended: &[Gone],

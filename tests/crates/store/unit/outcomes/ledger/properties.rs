@@ -1,4 +1,4 @@
-//! Properties of settlements, checked against a model that is a list of attempts and one final state.
+//! Property tests of settlements, against a model: a list of attempts and one final state.
 
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use bellwire_rules::classify::DeadReason;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Settlement in the model: the numbers of its requests, and the state of the delivery.
+/// Settlement in the model: numbers of its attempts, and state of the delivery.
 #[derive(Debug, Clone, PartialEq)]
 struct SettlementModel {
     attempts: Vec<u32>,
@@ -22,7 +22,7 @@ struct SettlementModel {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ModelState {
     Ended(Ending),
-    /// Number of used retries.
+    /// Retried, with the number of used retries.
     Retried(u32),
     Deferred,
     InFlight(u32),
@@ -67,7 +67,7 @@ fn end() -> impl Strategy<Value = End> {
     prop::sample::select(ends.to_vec())
 }
 
-/// A settlement with up to three earlier attempts, and its model.
+/// Generates a settlement with up to three earlier attempts, and its model.
 fn settled() -> impl Strategy<Value = (Settlement, SettlementModel)> {
     let fate = prop_oneof![
         (end(), any::<bool>()).prop_map(|(end, posted)| Fate::Ended(attempt(0, posted), end)),
@@ -105,13 +105,13 @@ fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
 }
 
 impl SettlementModel {
-    /// Attempts before the one that the state belongs to.
+    /// Returns the number of attempts before the one that the state belongs to.
     fn earlier(&self) -> usize {
         let has_own = matches!(self.state, ModelState::Ended(_) | ModelState::Retried(_));
         self.attempts.len() - usize::from(has_own)
     }
 
-    /// The delivery waits: only the attempts that another one followed remain.
+    /// Removes the last attempt, for a delivery that waits: only attempts followed by another one remain.
     fn without_last(&mut self) {
         self.attempts.truncate(self.earlier());
         self.state = self.attempts.last().map_or(ModelState::Deferred, |last| ModelState::Retried(last + 1));
@@ -129,7 +129,7 @@ impl SettlementModel {
     }
 }
 
-/// Reads a settlement in the terms of the model.
+/// Converts a settlement to the model.
 fn read(settlement: &Settlement) -> SettlementModel {
     let state = match settlement.fate() {
         Fate::Ended(_, end) => ModelState::Ended(end.ending()),
