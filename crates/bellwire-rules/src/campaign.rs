@@ -1,8 +1,8 @@
-//! Campaigns: plans that produce messages. These are pure rules: the states ([`state`]), the schedule ([`schedule`]), time zones
-//! ([`zones`]), the messages of one run ([`parts`]), and the winner among variants ([`winner`]).
+//! Campaigns: plans from which messages are created. Pure rules: states ([`state`]), schedule ([`schedule`]), time zones
+//! ([`zones`]), messages of one run ([`parts`]), and winner among variants ([`winner`]).
 //!
-//! A campaign has no list of its audience. Its messages carry filters and times, and the engine fans them out like any others. So
-//! planning, starting and cancelling cost the same for ten million recipients as for ten.
+//! A campaign has no list of its audience. Its messages have filters and times, and are fanned out like others. So planning,
+//! starting and cancelling cost the same for ten million recipients as for ten.
 
 pub mod parts;
 pub mod plan;

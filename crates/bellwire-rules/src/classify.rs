@@ -1,7 +1,7 @@
-//! Meaning of a gateway's response: status, headers and body, or a transport failure, become one outcome.
+//! Classifies a push service's response: status, headers and body, or a transport failure, become one outcome.
 //!
-//! The status decides first (RFC 8030 section 5, RFC 9110 section 15). Headers or the body of a known gateway refine it, and an
-//! empty or unreadable body changes nothing. [`crate::policy::decide`] then turns the outcome into a verdict.
+//! The status decides first (RFC 8030 section 5, RFC 9110 section 15). Headers or the body of a known push service refine it;
+//! an empty or invalid body changes nothing. [`crate::policy::decide`] then turns the outcome into a verdict.
 
 mod detail;
 pub mod retry_after;
@@ -15,41 +15,41 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
 
-/// The longest wait that one throttling response is heeded for: an hour.
+/// Maximum wait after one throttling response: an hour.
 const THROTTLED_MAX: Duration = Duration::from_secs(3_600);
 
 named! {
-    /// Why a POST got no answer. Made by the gateway client, read by [`classify`].
+    /// Transport failure of a POST. The gateway client creates it, and [`classify`] reads it.
     pub enum Failure {
-        /// The endpoint's host has no address at present, or no resolver responded.
+        /// The endpoint's host has no address at present, or no DNS resolver responded.
         Resolve = "resolve",
-        /// The endpoint's host has no address and never will have one: DNS did not find it for hours, or it ends in `.invalid`
-        /// (RFC 6761 section 6.4). Chrome uses `permanently-removed.invalid` for subscriptions that it revoked.
+        /// The endpoint's host has no address permanently: DNS did not find it for hours, or it ends in `.invalid` (RFC 6761
+        /// section 6.4). Chrome uses `permanently-removed.invalid` for subscriptions that it revoked.
         InvalidHost = "invalid_host",
-        /// The endpoint's host is not one that may be talked to, or resolves to an address that is not public.
+        /// Connections to the endpoint's host are forbidden, or it resolves to an address that is not public.
         Forbidden = "forbidden",
         /// No TCP connection was established.
         Connect = "connect",
-        /// The network's outbound proxy provided no connection. The fault is on this side, for any response of the proxy.
+        /// The outbound proxy provided no connection. The cause is on the sender's side, with any response of the proxy.
         Proxy = "proxy",
-        /// No TLS session: bad certificate or handshake.
+        /// No TLS session: invalid certificate or failed handshake.
         Tls = "tls",
-        /// The gateway did not take the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section 8.7).
-        /// Sending it again cannot double it.
+        /// The push service did not process the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section
+        /// 8.7). Repeating it cannot duplicate the push.
         Unprocessed = "unprocessed",
-        /// The sender withdrew the request before the gateway had a stream for it. Nothing was sent.
+        /// The sender cancelled the request before it had a stream. Nothing was sent.
         Withdrawn = "withdrawn",
-        /// The connection or stream broke after the request may have been read.
+        /// The connection or stream failed after the request may have been read.
         Reset = "reset",
-        /// The peer broke the protocol.
+        /// The peer violated the HTTP protocol.
         Protocol = "protocol",
-        /// No complete answer before the deadline.
+        /// No complete response within the deadline.
         Deadline = "deadline",
     }
 }
 
 impl Failure {
-    /// Returns the failure of a host without an address: [`InvalidHost`](Self::InvalidHost) if its name is never valid.
+    /// Returns the failure for a host without an address: [`InvalidHost`](Self::InvalidHost) if its name is never valid.
     pub fn unresolved(host: &str) -> Self {
         let host = host.strip_suffix('.').unwrap_or(host);
         match host.rsplit('.').next() {
@@ -58,8 +58,8 @@ impl Failure {
         }
     }
 
-    /// Whether no gateway was reached. The cause may be here: the network of this machine, or its clock, by which a
-    /// certificate is not valid.
+    /// Whether no push service was reached. The cause may be local: this machine's network, or its clock, with which
+    /// certificates are invalid.
     pub fn is_unreached(self) -> bool {
         matches!(self, Failure::Resolve | Failure::Connect | Failure::Proxy | Failure::Tls)
     }
@@ -70,11 +70,11 @@ impl Failure {
 pub enum PostResult<'a> {
     /// Response of the gateway.
     Response {
-        /// The status as it stood on the wire; any number, valid or not.
+        /// Status as received. Any number, valid or not.
         status: u16,
         /// Headers of the response.
         headers: &'a HeaderMap,
-        /// The body, as much of it as was read.
+        /// Beginning of the body, as far as it was read.
         body: &'a [u8],
     },
     /// No response.
@@ -82,72 +82,72 @@ pub enum PostResult<'a> {
 }
 
 named! {
-    /// Reason why a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each reason
-    /// leaves a dead letter that waits to be replayed or discarded, and an event of the app.
+    /// Reason for which a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each
+    /// reason leaves an open dead letter and an event of the app.
     pub enum DeadReason {
-        /// 400: the gateway rejects the request itself. [`classify`] returns it for the first such response.
+        /// 400: the push service rejects the request itself. Set by [`classify`] for the first such response.
         BadRequest = "bad_request",
-        /// 401 or 403, or Apple's 400 for a VAPID key that does not match the subscription. [`classify`] returns it. A key that
-        /// is refused for many subscriptions is held instead, with an alert.
+        /// 401 or 403, or Apple's 400 for a VAPID key that does not match the subscription. Set by [`classify`]. If a key is
+        /// refused for many subscriptions, the lane is held instead, with an alert.
         Unauthorized = "unauthorized",
-        /// 413, and the payload cannot shrink further. [`decide`](crate::policy::decide) returns it, or dispatch if nothing can
-        /// be left out.
+        /// 413, and the payload cannot be reduced further. Set by [`decide`](crate::policy::decide), or by dispatch if nothing
+        /// can be omitted.
         PayloadTooLarge = "payload_too_large",
-        /// 489 with the header that forbids a retry. [`classify`] returns it.
+        /// 489 with the header that forbids a retry. Set by [`classify`].
         NonRetryable = "non_retryable",
-        /// 3xx: redirects are never followed. [`classify`] returns it.
+        /// 3xx: redirects are never followed. Set by [`classify`].
         Redirected = "redirected",
-        /// Any other 4xx, distinguished by the stored status. [`classify`] returns it.
+        /// Any other 4xx; the status is stored. Set by [`classify`].
         Http4xx = "http_4xx",
-        /// The endpoint's host is forbidden: its push service is not allowed, or it leads into a private network. The gateway's
-        /// guard returns it.
+        /// Connections to the endpoint's host are forbidden: its push service is not allowed, or it resolves to a private
+        /// network. Set by the gateway client.
         EndpointForbidden = "endpoint_forbidden",
-        /// All retries of the policy failed, or the guide's window of 24 hours closed. [`decide`](crate::policy::decide) returns
-        /// it.
+        /// All retries of the policy failed, or its window of 24 hours ended. Set by [`decide`](crate::policy::decide).
         RetriesExhausted = "retries_exhausted",
-        /// Claimed five times without an ending, because its workers crashed. Dispatch sets it at the next claim.
+        /// Claimed five times without an ending, because its workers crashed. Set by dispatch at the next claim.
         LeaseExhausted = "lease_exhausted",
-        /// The retry token does not match the row, which was changed by hand. Dispatch sets it at the claim, and raises an alert.
+        /// The retry token does not match the row, which was changed outside Bellwire. Set by dispatch at the claim, with an
+        /// alert.
         Tampered = "tampered",
-        /// This attempt was already made, and its row was restored by hand. Dispatch sets it at the claim, and raises an alert.
+        /// This attempt was made already, and its row was inserted again. Set by dispatch at the claim, with an alert.
         Replayed = "replayed",
-        /// Keys or payload could not be decrypted or encrypted. Dispatch sets it before the request.
+        /// Keys or payload could not be decrypted or encrypted. Set by dispatch before the request.
         Unsealable = "unsealable",
-        /// The template could not be rendered for the recipient: a variable is undefined, or the result breaks a rule, such as that of
-        /// links. Dispatch sets it before the request.
+        /// Rendering the template failed: a variable is undefined, or the result violates a rule, such as that for links. Set
+        /// by dispatch before the request.
         Unrenderable = "unrenderable",
-        /// The rendered template is too long for a push, and its author allows no cut, or the cut was not enough. Dispatch sets
-        /// it before the request.
+        /// The rendered template is too long for a push and must not be truncated, or truncating was not enough. Set by
+        /// dispatch before the request.
         TooLong = "too_long",
     }
 }
 
-/// The meaning of an answer.
+/// Meaning of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseKind {
-    /// The gateway took the message.
+    /// The push service accepted the message.
     Accepted {
         /// Granted `TTL` in seconds, if the response has one (RFC 8030 section 5.2).
         ttl_granted_s: Option<u32>,
     },
-    /// It takes nothing more for this subscription for a while: the subscription waits.
+    /// The push service refuses pushes to this subscription for a while: the subscription waits.
     Throttled,
-    /// The gateway accepts nothing from this sender for a while: the lane is held.
+    /// The push service refuses pushes of this sender for a while: the lane is held.
     SenderThrottled,
-    /// It could not be reached or could not cope.
+    /// The push service was unreachable or overloaded.
     Unavailable {
         /// Whether the response invites an immediate retry (Mozilla's errno 202).
         retry_now: bool,
     },
-    /// The network's own proxy prevented the request. Another try costs no attempt, but the lane has to wait.
+    /// The outbound proxy prevented the request. A retry costs no attempt, but the lane must wait.
     CutOff,
-    /// It did not take the request; another try costs no attempt.
+    /// The push service did not process the request. A retry costs no attempt.
     Unprocessed,
-    /// The payload is larger than this gateway takes.
+    /// The payload is too large for this push service.
     TooLarge,
     /// The subscription no longer exists: it is pruned.
     Gone,
-    /// It will never take this message; never a reason to prune.
+    /// The push service will never accept this message. The subscription is not pruned.
     Refused {
         /// Reason for the dead letter.
         reason: DeadReason,
@@ -155,20 +155,20 @@ pub enum ResponseKind {
 }
 
 impl ResponseKind {
-    /// Whether the push service asks for patience.
+    /// Whether the push service throttles the subscription or the sender.
     pub fn is_throttling(self) -> bool {
         matches!(self, ResponseKind::Throttled | ResponseKind::SenderThrottled)
     }
 }
 
-/// Health of the gateway shown by a response, for the circuit breaker.
+/// What a response shows about the push service's health, for the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// It answered sensibly, even if the answer was a refusal.
+    /// It responded properly, even if it refused.
     Alive,
-    /// The gateway failed.
+    /// It failed.
     Failing,
-    /// Nothing: the request never was the gateway's.
+    /// Unknown: the request did not reach it.
     Unknown,
 }
 
@@ -177,23 +177,23 @@ pub enum Health {
 pub struct Outcome {
     /// Kind of the outcome.
     pub kind: ResponseKind,
-    /// The HTTP status; none if there was no answer.
+    /// HTTP status. `None`: no response.
     pub status: Option<u16>,
-    /// Time after which the gateway accepts a retry: at most an hour if it throttles, at most a day otherwise. Read only for
-    /// kinds that lead to a retry.
+    /// Time after which the push service accepts a retry: at most an hour if it throttles, otherwise at most a day. Read only
+    /// for kinds that lead to a retry.
     pub retry_after: Option<Duration>,
-    /// The gateway's words or the failure's name: at most 500 octets, no NUL, no URL. None for accepted.
+    /// Error text of the push service, or name of the failure: at most 500 bytes, without NUL and URLs. `None` if accepted.
     pub detail: Option<Box<str>>,
 }
 
 impl Outcome {
-    /// Bounds the wait that the push service asks for: what it refuses is held until then.
+    /// Limits the requested wait to `until`, the end of the hold.
     pub fn bound_wait(&mut self, now: Timestamp, until: Timestamp) {
         let longest = (until - now).to_std().unwrap_or_default();
         self.retry_after = self.retry_after.map(|wait| wait.min(longest));
     }
 
-    /// Returns the health of the gateway that this outcome shows.
+    /// Returns what this outcome shows about the push service's health.
     pub fn health(&self) -> Health {
         match (self.kind, self.status) {
             (ResponseKind::Unavailable { .. } | ResponseKind::CutOff, _) => Health::Failing,
@@ -202,20 +202,20 @@ impl Outcome {
         }
     }
 
-    /// Whether the gateway refused the VAPID key or token.
+    /// Whether the push service refused the VAPID key or token.
     pub fn refuses_key(&self) -> bool {
         self.kind == ResponseKind::Refused { reason: DeadReason::Unauthorized }
     }
 
-    /// Whether it shows that the gateway accepts or refuses the VAPID key, which [`KeyWatch`](crate::policy::hold::KeyWatch)
-    /// counts.
+    /// Whether the outcome shows that the push service accepts or refuses the VAPID key.
+    /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts these.
     pub fn judges_key(&self) -> bool {
         self.refuses_key() || matches!(self.kind, ResponseKind::Accepted { .. })
     }
 }
 
-/// Understands an answer of `gateway`, received at `now`. Total: every status from 0 to 65,535 and every failure has
-/// a meaning. Allocates nothing for an accepted answer.
+/// Classifies a response of `gateway`, received at `now`. Total: every status from 0 to 65,535 and every failure has a meaning.
+/// Allocates nothing for an accepted response.
 pub fn classify(gateway: Gateway, answer: &PostResult<'_>, now: Timestamp) -> Outcome {
     match *answer {
         PostResult::Failure(failure) => {
@@ -278,8 +278,8 @@ fn of_status(status: u16, headers: &HeaderMap) -> ResponseKind {
     }
 }
 
-/// WNS throttles with 406 or 429, and a header names the scope, even in a 2xx that was not a delivery: `dropped` and
-/// `channelthrottled` mean one device. `appthrottled` means the sender, like 406 alone.
+/// Refines responses of WNS, which throttles with 406 or 429. A header names the scope, even in a 2xx that was not a delivery:
+/// `dropped` and `channelthrottled` mean one device, `appthrottled` the sender, like 406 alone.
 fn refined_by_wns(kind: ResponseKind, status: u16, headers: &HeaderMap) -> ResponseKind {
     let said = |word: &str| {
         ["x-wns-status", "x-wns-notificationstatus"]
@@ -296,8 +296,8 @@ fn refined_by_wns(kind: ResponseKind, status: u16, headers: &HeaderMap) -> Respo
     }
 }
 
-/// Mozilla's `errno`: 103, 105 and 106 mean a gone subscription, 201 a backoff, and 202 an immediate retry. Statuses that must
-/// never prune (refused keys, throttling, server errors) do not prune with any body.
+/// Refines responses by Mozilla's `errno`: 103, 105 and 106 mean a gone subscription, 201 a backoff, and 202 an immediate
+/// retry. Statuses that must never prune (refused keys, throttling, server errors) do not prune with any body.
 fn refined_by_errno(kind: ResponseKind, status: u16, body: &[u8]) -> ResponseKind {
     #[derive(Deserialize)]
     struct AutopushError {
@@ -312,8 +312,8 @@ fn refined_by_errno(kind: ResponseKind, status: u16, body: &[u8]) -> ResponseKin
     }
 }
 
-/// Apple's 400 also covers VAPID keys that are not the subscription's, and requests that it did not read in time. Its 429 means a
-/// device, unless the reason names the sender's tokens.
+/// Refines responses by Apple's reason: 400 also covers VAPID keys that do not match the subscription, and requests that it did
+/// not read in time. 429 means a device, unless the reason names the sender's tokens.
 fn refined_by_reason(kind: ResponseKind, status: u16, body: &[u8]) -> ResponseKind {
     #[derive(Deserialize)]
     struct ApnsError<'a> {

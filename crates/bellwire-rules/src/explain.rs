@@ -1,8 +1,7 @@
-//! Story of one delivery in plain words, from stored facts alone: rule, policy, response, time and next step.
+//! Explains one delivery in plain words, from stored data only: policy, responses, times and next step.
 //!
-//! [`tell`] is a pure function of [`Facts`]. Each [`Sentence`] carries its values, so that a program need not read the text, and
-//! a test can compare both. Facts that are not stored are not guessed: the sentence then states that they are unknown, and their
-//! bounds.
+//! [`tell`] is a pure function of [`Facts`]. Each [`Sentence`] has its values, so that programs need not parse the text, and
+//! tests can compare both. Missing data are not guessed: the sentence then states that they are unknown, with known bounds.
 
 mod ending;
 mod part;
@@ -34,102 +33,102 @@ use bellwire_core::subscription::SubscriptionState;
 use bellwire_segment::{FilterVerdict, Sunset};
 
 named! {
-    /// Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
+    /// Code of a sentence. Names never change their meaning; new ones may be added.
     #[cfg_attr(feature = "openapi", schema(as = ExplanationCode))]
     pub enum Code {
         /// Acceptance of the message, and its time to live.
         MessageAccepted = "message_accepted",
-        /// Message that it replays.
+        /// The message replays another one.
         MessageReplays = "message_replays",
         /// Recipients of the message.
         Addressed = "addressed",
-        /// Policy of its retries.
+        /// Delivery policy for its retries.
         PolicyInForce = "policy_in_force",
-        /// Policy of its retries when it died, as its dead letter stores it.
+        /// Delivery policy for its retries when it failed, from its dead letter.
         PolicyWhenItDied = "policy_when_it_died",
-        /// Attempts were made to the subscription whose place this one took.
+        /// Attempts were made to the subscription that this one replaced.
         AttemptsElsewhere = "attempts_elsewhere",
         /// Response of the push service to a POST, and its meaning.
         Answered = "answered",
-        /// A POST got no answer.
+        /// A POST got no response.
         NotAnswered = "not_answered",
-        /// A retry left when its policy wanted it.
+        /// A retry was sent at the time planned by its policy.
         RetryByPolicy = "retry_by_policy",
-        /// A retry left later than its policy explains.
+        /// A retry was sent later than its policy explains.
         RetryLater = "retry_later",
-        /// A retry left sooner than its policy explains.
+        /// A retry was sent earlier than its policy explains.
         RetrySooner = "retry_sooner",
         /// A retry that the policy in force does not contain.
         RetryUnknown = "retry_unknown",
-        /// It was made smaller, and followed at once.
+        /// The payload was reduced and sent again at once.
         RetrySmaller = "retry_smaller",
-        /// It ended as accepted.
+        /// The delivery ended as accepted.
         EndedAccepted = "ended_accepted",
-        /// It ended as accepted, since its browser reported it.
+        /// The delivery ended as accepted, because a receipt arrived.
         EndedByReceipt = "ended_by_receipt",
-        /// It ended as gone.
+        /// The delivery ended as gone.
         EndedGone = "ended_gone",
-        /// It ended as expired.
+        /// The delivery ended as expired.
         EndedExpired = "ended_expired",
-        /// It ended as dead.
+        /// The delivery ended as dead.
         EndedDead = "ended_dead",
-        /// It ended as cancelled.
+        /// The delivery ended as cancelled.
         EndedCancelled = "ended_cancelled",
-        /// It ended as capped.
+        /// The delivery ended as capped.
         EndedCapped = "ended_capped",
-        /// Report of its browser.
+        /// Receipt from its browser.
         Reported = "reported",
-        /// Handling of its dead letter.
+        /// State of its dead letter.
         DeadLetter = "dead_letter",
         /// The message's content was deleted.
         ContentDeleted = "content_deleted",
-        /// The history has been deleted.
+        /// Its attempts were deleted by retention.
         HistoryDeleted = "history_deleted",
-        /// It waits for the retry that its policy planned.
+        /// The delivery waits for the retry planned by its policy.
         WaitsForRetry = "waits_for_retry",
         /// The message is scheduled for later.
         WaitsScheduled = "waits_scheduled",
-        /// It is due and waits for its turn.
+        /// The delivery is due and waits for a worker.
         WaitsForTurn = "waits_for_turn",
-        /// It waits since its message is paused.
+        /// The delivery waits because its message is paused.
         WaitsPaused = "waits_paused",
-        /// It waits for the end of quiet hours or for an off-peak window.
+        /// The delivery waits for the end of quiet hours or for an off-peak window.
         WaitsForHours = "waits_for_hours",
-        /// It waits for its subscription's throttle.
+        /// The delivery waits for its subscription's throttle.
         WaitsForThrottle = "waits_for_throttle",
-        /// It was deferred, and what deferred it is not stored.
+        /// The delivery was deferred for a reason that is not stored.
         WaitsPutOff = "waits_put_off",
-        /// A worker holds it.
+        /// A worker has claimed the delivery.
         HeldByWorker = "held_by_worker",
-        /// A worker held it, and its lease ran out.
+        /// A worker had claimed the delivery, and its lease has expired.
         LeaseRanOut = "lease_ran_out",
-        /// The fan-out of its message has not come to it.
+        /// The fan-out of its message has not reached the subscription.
         NotFannedOut = "not_fanned_out",
         /// The message is not for this subscription.
         NotTargeted = "not_targeted",
-        /// Another subscription has taken the place of this one, and has what waited for it.
+        /// Another subscription has replaced this one, and has its waiting deliveries.
         HandedOn = "handed_on",
         /// The subscription or message has ended, so the delivery will end, too.
         WillEnd = "will_end",
-        /// The lane is currently held.
+        /// The lane is held.
         LaneHeld = "lane_held",
         /// The push service refuses pushes to the subscription for a while.
         SubscriptionHeld = "subscription_held",
         /// The breaker of its lane is open.
         BreakerOpen = "breaker_open",
-        /// The breaker of its lane lets nothing but probes through.
+        /// The breaker of its lane is half open: only probes are sent.
         BreakerHalfOpen = "breaker_half_open",
-        /// Flow control lets nothing through.
+        /// Flow control is paused.
         FlowPaused = "flow_paused",
         /// The app is held because it sent far more than its size explains.
         AppHeld = "app_held",
-        /// Flow control limits what goes through.
+        /// Flow control limits the rate or parallelism.
         FlowLimited = "flow_limited",
-        /// No worker is alive.
+        /// No worker is running.
         NoWorker = "no_worker",
         /// Time of the next POST.
         NextPost = "next_post",
-        /// It will expire before it is POSTed again.
+        /// The delivery will expire before the next POST.
         NextExpires = "next_expires",
         /// The obstacle has no known end.
         NextOpen = "next_open",
@@ -146,9 +145,9 @@ pub struct Sentence {
     pub at: Option<DateTime<Utc>>,
     /// Code of the sentence, for programs.
     pub code: Code,
-    /// The same for people.
+    /// Sentence, as text to display.
     pub text: String,
-    /// The values that the text was made from. Members whose names end in `_s` are seconds, in `_ms` milliseconds.
+    /// Values in the sentence. Members whose names end in `_s` are seconds, in `_ms` milliseconds.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub facts: Value,
 }
@@ -158,7 +157,7 @@ pub struct ExplainedMessage {
     pub id: MessageId,
     pub tier: Tier,
     pub state: MessageState,
-    /// `to`, as it was given; ids of users are null once it has ended.
+    /// `to` of the request. User ids are null after every delivery has ended.
     pub audience: Value,
     /// Time to live in seconds.
     pub ttl_s: u32,
@@ -166,15 +165,15 @@ pub struct ExplainedMessage {
     pub expires_at: Timestamp,
     pub replay_of: Option<MessageId>,
     pub content_deleted: bool,
-    /// Whether what was attempted of it is past its retention.
+    /// Whether retention has deleted its attempts.
     pub history_deleted: bool,
-    /// Whether its pushes carry the token that receipts come with.
+    /// Whether its pushes have the token for receipts.
     pub enveloped: bool,
     pub topic: Option<String>,
 }
 
 impl ExplainedMessage {
-    /// Returns the end of its time to live while it waits. `None` for a `ttl` of 0, which gets its only POST at any time.
+    /// Returns the end of its time to live while it waits. `None` for a time to live of 0: its only POST may be at any time.
     fn ends_at(&self) -> Option<Timestamp> {
         (self.ttl_s > 0).then_some(self.expires_at)
     }
@@ -183,30 +182,30 @@ impl ExplainedMessage {
 #[derive(Debug, Clone)]
 pub struct Subscription {
     pub state: SubscriptionState,
-    /// Messages accepted before are not for it.
+    /// Time from which accepted messages are for this subscription.
     pub since: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// Time zone, if its browser reported one.
+    /// IANA time zone. `None`: not reported by its browser.
     pub timezone: Option<String>,
     pub joined_at: Option<Timestamp>,
     pub replaced_by: Option<SubscriptionId>,
-    /// Whether it took the place of another one.
+    /// Whether it replaced another subscription.
     pub is_successor: bool,
-    /// Whether what waits is for an earlier life of it, or for an earlier user.
+    /// Whether the waiting delivery is for an earlier life, or for a former user.
     pub is_past: bool,
 }
 
 /// One POST and its outcome, or an ending without a POST.
 #[derive(Debug, Clone)]
 pub struct ExplainedAttempt {
-    /// 0: the first POST.
+    /// Number of the POST, from 0.
     pub number: u32,
     /// Time of the response.
     pub at: Timestamp,
     pub ending: Ending,
-    /// HTTP status; none: no answer, or no POST.
+    /// HTTP status. `None`: no response, or no POST.
     pub status: Option<u16>,
-    /// From the start of the POST to the answer; none: no POST.
+    /// Time from the start of the POST to the response, in milliseconds. `None`: no POST.
     pub took_ms: Option<u32>,
     pub reason: Option<String>,
 }
@@ -220,20 +219,20 @@ pub struct ReceiptReport {
 #[derive(Debug, Clone)]
 pub struct InForce {
     pub policy: Policy,
-    /// Place that set its retries. `None`: the built-in default of the tier.
+    /// Level that set its retries. `None`: the built-in default of the tier.
     pub retry_set_by: Option<PolicyLevel>,
 }
 
 #[derive(Debug, Clone)]
 pub enum WaitingDelivery {
     Alone(SingleRow),
-    /// Among others, in a worker's hands until the lease ends.
+    /// In a batch that a worker has leased until this time.
     InBatch {
         recipients: u32,
         lease_until: Timestamp,
     },
     BehindCursor {
-        /// Time of the next claim. `None`: its message is paused.
+        /// Due time of the fan-out cursor. `None`: its message is paused.
         due_at: Option<Timestamp>,
     },
 }
@@ -242,108 +241,107 @@ pub enum WaitingDelivery {
 #[derive(Debug, Clone)]
 pub struct SingleRow {
     pub retries: u32,
-    /// Time from which it may be claimed, or end of its lease. `None`: its message is paused.
+    /// Due time, or end of its lease. `None`: its message is paused.
     pub due_at: Option<Timestamp>,
     pub scheduled_at: Timestamp,
     /// Time at which the previous attempt failed.
     pub failed_at: Option<Timestamp>,
-    /// Whether a worker has or had a lease on it.
+    /// Whether it is or was leased.
     pub leased: bool,
     /// Number of leases since its last attempt.
     pub leases: u32,
-    /// Whether `due_at` is a turn that its subscription's throttle gave it.
+    /// Whether `due_at` is a slot assigned by its subscription's throttle.
     pub has_turn: bool,
 }
 
 #[derive(Debug, Clone)]
 pub struct Letter {
     pub id: DeadLetterId,
-    /// Why the delivery died, or `gone` or `expired`.
+    /// Reason of the failure, or `gone` or `expired`.
     pub reason: String,
     pub retries: u32,
     pub policy: Option<Value>,
-    /// `open`, `replayed`, `discarded` or `closed`.
+    /// State: `open`, `replayed`, `discarded` or `closed`.
     pub state: String,
     pub at: Timestamp,
     pub settled_at: Option<Timestamp>,
     pub replay: Option<MessageId>,
 }
 
-/// State of a lane's way to an origin.
+/// State of a lane at an origin.
 #[derive(Debug, Clone)]
 pub struct OriginState {
-    /// End of the hold.
+    /// End of the hold. `None`: not held.
     pub held_until: Option<Timestamp>,
-    /// Why, if not because of throttling: `operator`, `key_refused`, `mass_gone`.
+    /// Reason, if not throttling: `operator`, `key_refused`, `mass_gone`.
     pub reason: Option<String>,
-    /// `closed`, `open` or `half_open`.
+    /// State of the breaker: `closed`, `open` or `half_open`.
     pub breaker: String,
-    /// Whether it stands so for one replica alone.
+    /// Whether the breaker state applies to one replica only.
     pub breaker_of_one: bool,
     pub open_until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]
 pub struct FlowLimit {
-    /// Whether the flow control is of the lane alone, not of the app.
+    /// Whether the flow control belongs to the lane, and not to the app.
     pub of_lane: bool,
-    /// At most so many in a period.
+    /// Maximum rate.
     pub rate: Option<Rate>,
-    /// At most so many at a time.
+    /// Maximum POSTs in flight.
     pub parallelism: Option<u32>,
-    /// Whether it is paused.
+    /// Whether the flow is paused.
     pub paused: bool,
-    /// Start of a hold of the app as a runaway, which holds the delivery.
+    /// Time since which the runaway guard holds the delivery's tier. `None`: not held.
     pub held_at: Option<Timestamp>,
 }
 
-/// Result of a message's filter for a subscription now.
+/// Current result of a message's filter for a subscription.
 #[derive(Debug, Clone)]
 pub struct Judged {
-    /// Whether the message would be for it.
+    /// Whether the filter accepts it.
     pub verdict: FilterVerdict,
     pub habits: Habits,
-    /// The hour of the day at which their person gets messages at own hours, as it was known when the first of these was due. None: too
-    /// little was known.
+    /// Own hour of the person (0 to 23) when the first message of the run was due. `None`: too little data.
     pub own_hour: Option<u8>,
     /// Sunset rule of the message.
     pub sunset: Option<Sunset>,
 }
 
-/// Everything that is stored and concerns one delivery, read in one snapshot.
+/// All stored data about one delivery, read in one snapshot.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub now: Timestamp,
     pub message: ExplainedMessage,
-    /// The subscription, unless its row was deleted.
+    /// Subscription. `None`: deleted.
     pub subscription: Option<Subscription>,
-    /// The push service, unless the subscription's row was deleted.
+    /// Push service. `None`: the subscription was deleted.
     pub gateway: Option<Gateway>,
     pub policy: InForce,
     /// Times at which deliveries of its tier may be sent.
     pub calendar: Calendar,
     /// Attempts in order.
     pub attempts: Vec<ExplainedAttempt>,
-    /// Reports of its browser in order.
+    /// Receipts from its browser in order of time.
     pub reports: Vec<ReceiptReport>,
-    /// State of the wait. `None`: it ended, or does not exist.
+    /// Waiting delivery. `None`: it ended, or does not exist.
     pub waiting: Option<WaitingDelivery>,
-    /// The last letter that it left.
+    /// Last dead letter of the delivery.
     pub letter: Option<Letter>,
     pub origins: Vec<OriginState>,
-    /// Time before which nothing is sent to its subscription, which was throttled.
+    /// End of the hold of its subscription, because of throttling.
     pub subscription_held_until: Option<Timestamp>,
     pub flows: Vec<FlowLimit>,
-    /// Whether any worker lives.
+    /// Whether any worker is running.
     pub worker_lives: bool,
     /// Current result of the message's filter. `None`: it has no filter.
     pub judged: Option<Judged>,
-    /// Part of the message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
+    /// Position of the message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
     pub part: Option<ExplainedPart>,
 }
 
 impl Facts {
-    /// Returns its ending. `None`: it waits, is in flight, or does not exist.
+    /// Returns the ending. `None`: the delivery waits, is in flight, or does not exist.
     fn ending(&self) -> Option<Ending> {
         if self.waiting.is_some() {
             return None;
@@ -379,13 +377,13 @@ impl Facts {
 }
 
 impl SingleRow {
-    /// Whether a worker holds it.
+    /// Whether a worker has a valid lease.
     fn is_held(&self, now: Timestamp) -> bool {
         self.leased && self.due_at.is_some_and(|until| now < until)
     }
 }
 
-/// Sentences in the making.
+/// Sentences written so far.
 struct Story {
     now: Timestamp,
     sentences: Vec<Sentence>,
@@ -396,13 +394,13 @@ impl Story {
         self.sentences.push(Sentence { at, code, text, facts });
     }
 
-    /// A time, and how far it is from now.
+    /// Formats a time with its distance from now.
     fn time(&self, at: Timestamp) -> String {
         phrases::time(at, self.now)
     }
 }
 
-/// Returns the story in order: the message and its policy, the attempts, the state of the delivery, the next step.
+/// Returns the explanation in order: message and policy, attempts, current state, next step.
 pub fn tell(facts: &Facts) -> Vec<Sentence> {
     let mut story = Story { now: facts.now, sentences: Vec::new() };
     past::tell(facts, &mut story);

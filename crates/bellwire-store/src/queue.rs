@@ -1,4 +1,4 @@
-//! Deliveries in progress: messages, waiting rows and cursors, claims, and stops and limits.
+//! Deliveries in progress: messages, queue rows and fan-out cursors, claims, stops and limits.
 
 pub mod calendars;
 pub mod caps;

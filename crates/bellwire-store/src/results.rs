@@ -1,4 +1,4 @@
-//! Results of statements, where a bool would be unclear.
+//! Result types of statements, where a boolean would be unclear.
 
 /// Result of a write to a named object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub enum WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// By how many rows a statement changed that names one.
+    /// Converts the number of changed rows, for a statement about one object.
     pub(super) fn by(rows: u64) -> Self {
         if rows > 0 { Self::Done } else { Self::Unknown }
     }
@@ -17,14 +17,14 @@ impl WriteOutcome {
 /// Progress of work in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkProgress {
-    /// There may be more to do.
+    /// More work may remain.
     More,
-    /// There is nothing left to do.
+    /// No work remains.
     Done,
 }
 
 impl ChunkProgress {
-    /// After a chunk: there may be more if it was full.
+    /// Returns the progress after a chunk. A full chunk means that more work may remain.
     pub(super) fn after(is_full: bool) -> Self {
         if is_full { Self::More } else { Self::Done }
     }

@@ -1,18 +1,18 @@
-//! Statements: the checked macros of sqlx, with a statement's parameters in tuples and rows given by column.
+//! Statements: sqlx's checked macros, with parameters in tuples and rows given by column.
 //!
 //! A statement is written as `macro!(executor, result, sql, group, …)`. The result is a type to read rows as, `scalar` for a
-//! single value, or left out for an anonymous record. A group is a tuple of parameters, or rows with closures that list their
-//! columns: `rows, |row| (row.id, row.at)`. Each column becomes an array, for `unnest`. The statement casts these arrays, because
-//! sqlx checks the type of none with ids or nulls.
+//! single value, or omitted for an anonymous record. A group is a tuple of parameters, or rows with closures that list their
+//! columns: `rows, |row| (row.id, row.at)`. Each column becomes an array, for `unnest`. The statement casts arrays with ids or
+//! nulls, whose type sqlx does not check.
 
-/// A statement without its execution, for all that the macros below do not cover.
+/// Builds a statement without executing it, for uses that the macros below do not cover.
 macro_rules! query {
     (scalar, $($statement:tt)+) => { bound!(@ query_scalar [] $($statement)+) };
     ($result:path, $($statement:tt)+) => { bound!(@ query_as [$result,] $($statement)+) };
     ($($statement:tt)+) => { bound!(@ query [] $($statement)+) };
 }
 
-/// Calls a macro of sqlx with the parameters of a statement, collected one group after the other.
+/// Calls a macro of sqlx with the parameters of a statement, collected group by group.
 macro_rules! bound {
     (@ $macro:ident [$($result:tt)*] $sql:literal $(+ $more:literal)* $(, $($groups:tt)+)?) => {
         bound!($macro [$($result)* $sql $(+ $more)*] $(, $($groups)+)?)
@@ -50,7 +50,7 @@ macro_rules! fetch_all {
     ($executor:expr, $($statement:tt)+) => { query!($($statement)+).fetch_all($executor).await };
 }
 
-/// Returns the one row of a statement.
+/// Returns the single row of a statement. Fails if there is none.
 macro_rules! fetch_one {
     ($executor:expr, $($statement:tt)+) => { query!($($statement)+).fetch_one($executor).await };
 }

@@ -1,8 +1,8 @@
-//! Transactions that leave no connection inside of them, whenever the caller is dropped.
+//! Transactions that are safe to drop: no connection returns to the pool inside an open transaction.
 //!
-//! sqlx 0.9 counts a transaction once Postgres has answered `BEGIN`. Dropped before that, as by a client that hangs up, it would return
-//! the connection to the pool inside an open transaction (sqlx issue 4393). A later statement there would never commit, or read an old
-//! snapshot. `clippy.toml` forbids sqlx's own functions.
+//! sqlx 0.9 counts a transaction when Postgres has answered `BEGIN`. Dropped before that, for example by a disconnecting
+//! client, it would return the connection to the pool inside an open transaction (sqlx issue 4393). A later statement there
+//! would never commit, or read an old snapshot. `clippy.toml` forbids sqlx's own functions.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,15 +20,16 @@ pub async fn begin(pool: &PgPool) -> Begun {
     begin_with(pool, "BEGIN").await
 }
 
-/// Begins a transaction that plans like [`by_index_only`](crate::by_index_only), in a pool that otherwise does not: for statements
-/// that probe the engine's tables, or walk an index to a limit.
+/// Begins a transaction with index plans only, as [`by_index_only`](crate::by_index_only) does, in a pool without that setting:
+/// for statements that probe dispatch's tables, or read an index up to a limit.
 pub async fn begin_by_index(pool: &PgPool) -> Begun {
     let statement = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
                      SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
     begin_with(pool, statement).await
 }
 
-/// Begins a transaction by a statement of the caller's. Waiting for a connection can be given up; `BEGIN` is always finished.
+/// Begins a transaction with the given statement. Dropping the future while it waits for a connection is safe; `BEGIN` is
+/// always completed.
 pub async fn begin_with(pool: &PgPool, statement: &'static str) -> Begun {
     begin_on(pool.acquire().await?, statement).await
 }
@@ -38,7 +39,7 @@ pub async fn begin_on(connection: PoolConnection<Postgres>, statement: &'static 
     PendingBegin(Some(Transaction::begin(connection, Some(statement.into_sql_str())))).await
 }
 
-/// Running `BEGIN`. If dropped, it continues in its own task, which rolls back.
+/// Running `BEGIN`. If dropped, it continues in a separate task, which rolls back.
 struct PendingBegin(Option<BoxFuture<'static, Begun>>);
 
 impl Future for PendingBegin {

@@ -1,5 +1,5 @@
-//! Messages of one run of a campaign: one for each variant. A campaign by local time has one for each group of zones, and a
-//! variant at own hours has one for each hour of the day.
+//! Messages of one run of a campaign: one for each variant. A campaign by local time has one for each group of time zones, and
+//! a variant at own hours has one for each hour of the day.
 
 use chrono::TimeDelta;
 use chrono_tz::Tz;
@@ -13,10 +13,10 @@ use bellwire_core::clock::{Timestamp, derived_uuid_of, time_of};
 use bellwire_core::id::CampaignId;
 use bellwire_segment::{AudienceFilter, Expression, OwnHour, Portion, SLOTS};
 
-/// Maximum time zones in one list of an expression, which cannot hold all zones.
+/// Maximum time zones in one list of an expression, which has a limited size.
 const ZONES_OF_LIST: usize = 400;
 
-/// A share of everybody, by a hash of each person: those whose number, of ten thousand, is in `from..to`.
+/// Share of an audience, by a hash of each person: those with a number (of ten thousand) in `from..to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     pub from: u16,
@@ -26,7 +26,7 @@ pub struct Share {
 impl Share {
     const ALL: Self = Self { from: 0, to: WHOLE };
 
-    /// Nothing to narrow if it is everybody.
+    /// Returns `None` for the whole audience.
     fn narrowing(self) -> Option<Self> {
         (self != Self::ALL).then_some(self)
     }
@@ -35,13 +35,13 @@ impl Share {
 /// Part of its campaign's audience that a message is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Narrow {
-    /// Of these zones; none: of all.
+    /// Time zones. `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<Zones>,
-    /// Of this share; none: all of it.
+    /// Share of the audience. `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
-    /// With their own hour then; none: whenever that is.
+    /// Recipients with this own hour. `None`: any hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_hour: Option<OwnHour>,
 }
@@ -54,14 +54,14 @@ pub struct CampaignPart {
     pub narrow: Narrow,
 }
 
-/// The root of a run's delivery ids. A run that is repeated since a restored backup or a failover forgot it has the same root. A
-/// campaign that does not recur runs once, so that its root does not depend on when it is started.
+/// Returns the id from which a run's delivery ids are derived. A run that is repeated, because a restore or failover lost it,
+/// has the same id. A campaign without recurrence runs once, so its id does not depend on the start time.
 pub fn root(plan: &Plan, campaign: CampaignId, at: Timestamp) -> Uuid {
     let at = if matches!(plan.when, When::Cron(_)) { at } else { time_of(campaign.0).unwrap_or_default() };
     derived_uuid_of(at, &[b"run of a campaign", campaign.0.as_bytes(), &at.timestamp_micros().to_be_bytes()])
 }
 
-/// The parts of a run that is for `at`; of a plan with a test, those of the test.
+/// Returns the messages of a run scheduled for `at`. For a plan with a test, only those of the test.
 pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<CampaignPart> {
     let shares = shares(plan);
     let groups = match &plan.when {
@@ -86,7 +86,7 @@ pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<CampaignPart> {
     parts
 }
 
-/// A part in 24: one for each hour from when it is due.
+/// Divides a message into 24: one for each hour from its due time.
 fn by_own_hour(part: &CampaignPart, home: Tz) -> impl Iterator<Item = CampaignPart> {
     (0..SLOTS).map(move |slot| {
         let own_hour = Some(OwnHour { from: part.due_at, slot, home });
@@ -95,14 +95,14 @@ fn by_own_hour(part: &CampaignPart, home: Tz) -> impl Iterator<Item = CampaignPa
     })
 }
 
-/// The part that the rest of the audience gets after a test: that variant.
+/// Returns the message of a variant for the rest of the audience after a test.
 pub fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> CampaignPart {
     let share = Share { from: tested(plan, test).to, to: WHOLE };
     CampaignPart { due_at: at, variant, narrow: Narrow { share: share.narrowing(), ..Narrow::default() } }
 }
 
-/// Returns the filter of a message: the campaign's own segment, the share, the zones, the own hour, and the condition of a
-/// follow-up. `None`: the filter cannot be expressed.
+/// Returns the filter of a message: the campaign's segment, the share, the time zones, the own hour, and the follow-up
+/// condition. `None`: the filter is too large to express.
 pub fn filter(
     plan: &Plan,
     campaign: CampaignId,
@@ -149,7 +149,7 @@ fn tested(plan: &Plan, test: Test) -> Share {
 }
 
 /// Returns the share of each variant. Shares are consecutive, so no person gets two variants. The holdout comes first, and the
-/// rest after a test comes last.
+/// rest after a test last.
 fn shares(plan: &Plan) -> Vec<Share> {
     let all = plan.test.map_or(Share { from: plan.holdout, to: WHOLE }, |test| tested(plan, test));
     let total: u32 = plan.variants.iter().map(|variant| u32::from(variant.weight)).sum();

@@ -1,4 +1,4 @@
-//! Checked plan of a campaign, from which its messages are made.
+//! Checked plan of a campaign, from which its messages are created.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,26 +9,26 @@ use bellwire_core::delivery::{Tier, Urgency};
 use bellwire_segment::AudienceFilter;
 
 pub const VARIANTS_MAX: usize = 10;
-/// All of an audience, in the unit that shares of it are measured in: ten-thousandths.
+/// Whole audience in ten-thousandths, the unit of shares.
 pub const WHOLE: u16 = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Variants, at least one. The first is the default.
+    /// Variants, at least one. The first one is the default.
     pub variants: Vec<CampaignVariant>,
     pub when: When,
     pub pace: Option<Pace>,
-    /// Whether a share of the audience decides what the rest gets.
+    /// A/B test. `None`: none.
     pub test: Option<Test>,
-    /// The share of the audience that gets nothing, so that it can be compared; in ten-thousandths.
+    /// Share of the audience that gets nothing, as a control group, in ten-thousandths.
     pub holdout: u16,
-    /// Nothing of it goes out from then on.
+    /// Time after which nothing is sent.
     pub expires_at: Option<Timestamp>,
     pub follows: Option<Follow>,
 }
 
 impl Plan {
-    /// Whether it has expired, so that nothing of it is sent.
+    /// Whether the plan has expired, so that nothing is sent.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -38,25 +38,25 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CampaignVariant {
     pub name: String,
-    /// Weight of its share of the audience, relative to the other variants.
+    /// Weight of its share, relative to the other variants.
     pub weight: u16,
-    /// Whether it is sent at each person's own hour, within the 24 hours that begin when it is due.
+    /// Whether it is sent at each person's own hour, within 24 hours from the due time.
     #[serde(default)]
     pub at_own_hour: bool,
     pub body: PlannedMessage,
 }
 
-/// A message, but for its id, its time and who of its audience it is for.
+/// A message without its id, time and part of the audience.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedMessage {
     pub tier: Tier,
-    /// `to`, as it was given.
+    /// `to` of the plan.
     pub to: Value,
     pub audience: CampaignAudience,
-    /// Filter of these recipients. `None`: all of them.
+    /// Filter of these recipients. `None`: no filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<AudienceFilter>,
-    /// Content, as it is sealed in a message.
+    /// Content, in the form that a message stores encrypted.
     pub content: Value,
     pub ttl_s: i32,
     pub urgency: Urgency,
@@ -71,7 +71,7 @@ pub struct PlannedMessage {
 pub enum CampaignAudience {
     Topic {
         name: String,
-        /// Whether it is no mistake if there is no such topic.
+        /// Whether a missing topic is allowed.
         may_be_missing: bool,
     },
     All,
@@ -81,20 +81,20 @@ pub enum CampaignAudience {
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     PerMinute(u32),
-    /// Evenly within so many seconds.
+    /// Evenly over this many seconds.
     SpreadOver(u32),
 }
 
-/// The share of one lane of one message in the pace of its campaign.
+/// Send rate of one cursor: its share of the campaign's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaceShare {
-    /// Microseconds from one recipient to the next.
+    /// Microseconds between two recipients.
     pub us: i64,
-    /// Microseconds until the first recipient, so that not all lanes begin in the same moment.
+    /// Microseconds before the first recipient, so that not all lanes start at the same moment.
     pub begins_after_us: i64,
 }
 
-/// Divides so many recipients a minute among lanes of messages, by weight: together they never exceed it, and lanes of one
+/// Divides a rate per minute among the lanes of messages, by weight. Together they never exceed the rate, and lanes of one
 /// message end together.
 pub fn share_of(per_minute: u32, weights: &[i64]) -> Vec<PaceShare> {
     let weight = |weight: &i64| u128::from((*weight).max(1).unsigned_abs());
@@ -108,7 +108,7 @@ pub fn share_of(per_minute: u32, weights: &[i64]) -> Vec<PaceShare> {
     weights.iter().enumerate().map(share).collect()
 }
 
-/// Microseconds from one recipient to the next in a lane that has `n` of them for so many seconds.
+/// Returns the microseconds between two recipients in a lane that spreads `n` of them over `seconds`.
 pub fn spread_over(seconds: u32, n: i64) -> i64 {
     (1_000_000 * i64::from(seconds) / n.max(1)).max(1)
 }
@@ -117,16 +117,16 @@ pub fn spread_over(seconds: u32, n: i64) -> i64 {
 pub struct Test {
     /// Share of the audience in the test, in ten-thousandths.
     pub share: u16,
-    /// Time for which clicks are counted before the decision, in seconds.
+    /// Seconds for which clicks are counted before the decision.
     pub after_s: i64,
-    /// Required probability of the winner.
+    /// Required probability that the winner is the best variant.
     pub confidence: f64,
-    /// Rule for the rest without a winner.
+    /// What the rest of the audience gets without a winner.
     pub otherwise: Otherwise,
 }
 
 bellwire_core::named! {
-    /// Rule for the rest of an audience without a winner.
+    /// What the rest of an audience gets without a winner.
     #[cfg_attr(feature = "openapi", schema(as = WithoutWinner))]
     pub enum Otherwise {
         First = "first",
@@ -134,17 +134,17 @@ bellwire_core::named! {
     }
 }
 
-/// Campaign that a follow-up refers to, for those of its recipients who did not react.
+/// Campaign that a follow-up refers to. Its recipients without a reaction get the follow-up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follow {
-    /// The campaign: an id, `cmp_…`.
+    /// Id of the campaign, `cmp_…`.
     pub campaign: String,
-    /// Reaction that they did not show.
+    /// Reaction that recipients lack.
     pub did_not: FollowCondition,
 }
 
 bellwire_core::named! {
-    /// Missing reaction that makes recipients of a campaign get its follow-up.
+    /// Reaction that recipients of a campaign lack to get its follow-up.
     pub enum FollowCondition {
         Click = "click",
         Display = "display",

@@ -1,4 +1,4 @@
-//! Times of a campaign.
+//! Schedules of a campaign.
 
 use chrono::{LocalResult, NaiveDateTime, TimeDelta, TimeZone as _};
 use chrono_tz::Tz;
@@ -10,42 +10,42 @@ use super::zones::Past;
 use crate::policy::calendar::moment;
 use bellwire_core::clock::Timestamp;
 
-/// Longest cron expression, in octets.
+/// Maximum bytes of a cron expression.
 pub(crate) const CRON_MAX: usize = 200;
 
-/// The least time between two runs, in seconds: what recurs more often is no campaign.
+/// Minimum seconds between two runs.
 pub(crate) const INTERVAL_MIN_S: i64 = 300;
-/// Maximum number of times checked: more than a pattern of minutes has in two hours.
+/// Maximum number of run times checked: more than a pattern of minutes has in two hours.
 const TIMES_LOOKED_AT: usize = 64;
-/// Longer than any stretch of time that clocks show twice, or skip: those of Antarctica/Troll change by two hours.
+/// Longer than any clock change: Antarctica/Troll changes by two hours.
 const REPEATED_MAX: TimeDelta = TimeDelta::hours(3);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
     Now,
-    /// Then, or, if that has passed when it is started, at once.
+    /// At this time, or when the campaign is started if that is later.
     At(Timestamp),
     Recipients {
         local: NaiveDateTime,
         past: Past,
     },
     Cron(Recurrence),
-    /// So many seconds after the last run of the campaign that it follows began.
+    /// Seconds after the start of the followed campaign's last run.
     After(i64),
 }
 
 /// A cron expression in a time zone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recurrence {
-    /// Minute, hour, day of the month, month, day of the week.
+    /// Expression: minute, hour, day of the month, month, day of the week.
     pub expression: String,
-    /// The zone whose clocks it goes by.
+    /// Time zone of the expression.
     pub zone: Tz,
 }
 
 impl Recurrence {
-    /// Reads an expression. The error describes the mistake.
+    /// Parses an expression. The error describes the fault.
     pub fn parse(expression: &str, zone: Tz) -> Result<Self, String> {
         if expression.len() > CRON_MAX {
             return Err(format!("must be at most {CRON_MAX} octets"));
@@ -58,7 +58,7 @@ impl Recurrence {
         Ok(recurrence)
     }
 
-    /// Whether two of its times are closer than that. Where clocks change they may come closer.
+    /// Whether two of its times are closer than the minimum. Clock changes are not considered.
     fn is_too_often(&self) -> bool {
         let unchanging = Self { zone: Tz::UTC, ..self.clone() };
         let times = std::iter::successors(unchanging.next(Timestamp::UNIX_EPOCH), |at| unchanging.next(*at));
@@ -70,7 +70,7 @@ impl Recurrence {
         parser().parse(&self.expression).ok()
     }
 
-    /// Returns the first run after `now`. None: there is none within a lifetime.
+    /// Returns the first run after `now`. `None`: no run in the foreseeable future.
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let cron = self.cron()?;
         let mut next = None;
@@ -84,7 +84,7 @@ impl Recurrence {
         next
     }
 
-    /// Returns the last run after `since` and not after `now`.
+    /// Returns the last run after `since` and not after `now`. `None`: no run.
     pub fn last(&self, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let cron = self.cron()?;
         let mut last = None;
@@ -99,14 +99,13 @@ impl Recurrence {
         last.filter(|at| *at > since)
     }
 
-    /// The time that clocks show at an instant, as if it were UTC: the expression is matched against clocks alone.
+    /// Returns the local time of an instant, as if it were UTC, for matching with the expression.
     fn shown(&self, at: Timestamp) -> Timestamp {
         at.with_timezone(&self.zone).naive_local().and_utc()
     }
 
-    /// Returns the instants at which a wall-clock time of the expression runs: one, by [`moment`]. An expression that names each
-    /// hour keeps its interval where clocks change by at least that interval. It runs again when clocks repeat a time, and leaves
-    /// out a time that they skip.
+    /// Returns the instants at which a local time of the expression runs: normally one, by [`moment`]. An expression that names
+    /// every hour keeps its interval across clock changes: it runs twice at a repeated time, and not at a skipped one.
     fn runs_at(&self, cron: &Cron, local: Timestamp) -> [Option<Timestamp>; 2] {
         let first = moment(self.zone, local.naive_utc());
         let keeps_interval = |change: TimeDelta| {

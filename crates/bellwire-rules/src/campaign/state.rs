@@ -6,26 +6,25 @@ named! {
     /// State of a campaign.
     #[cfg_attr(feature = "openapi", schema(as = CampaignState))]
     pub enum CampaignState {
-        /// It can be changed, and nothing of it is due. Starting it moves it on.
+        /// It can be changed, and nothing is due. Starting it changes the state.
         Draft = "draft",
-        /// It was started, and none of its messages is under way: it waits for its time, or, if it recurs, for the next. The
-        /// scheduler moves it on.
+        /// It was started and waits for its time or its next run. The scheduler changes the state.
         Scheduled = "scheduled",
-        /// Messages of it are under way, or follow within its run. The scheduler moves it on.
+        /// Messages are in progress or still to be created in its run. The scheduler changes the state.
         Sending = "sending",
-        /// Nothing of it goes out until it is resumed; what falls due meanwhile is made up for then.
+        /// Nothing is sent until it is resumed. Messages that become due meanwhile are sent then.
         Paused = "paused",
-        /// It sends no further message, forever.
+        /// Nothing more is sent, permanently.
         Cancelled = "cancelled",
-        /// Every delivery of its last run has ended, for good.
+        /// Every delivery of its last run has ended, permanently.
         Done = "done",
     }
 }
 
-/// Order to a campaign.
+/// Requested change of a campaign's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CampaignOrder {
-    /// Start it, at once or at its time.
+    /// Start it now or at its scheduled time.
     Start,
     /// Pause it and its messages.
     Pause,
@@ -35,19 +34,19 @@ pub enum CampaignOrder {
     Cancel,
 }
 
-/// Result of an order.
+/// Result of a requested change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderResult {
-    /// It changes to this state.
+    /// The campaign changes to this state.
     To(CampaignState),
-    /// It is so already.
+    /// The campaign already has the state.
     Already,
-    /// The state does not allow the order.
+    /// The state does not allow the change.
     Never,
 }
 
 impl CampaignState {
-    /// Returns the result of an order in this state. `has_begun`: a message of the campaign exists.
+    /// Returns the result of a requested change in this state. `has_begun`: a message of the campaign exists.
     pub fn after(self, order: CampaignOrder, has_begun: bool) -> OrderResult {
         use CampaignState::{Cancelled, Done, Draft, Paused, Scheduled, Sending};
         match (self, order) {

@@ -1,25 +1,25 @@
-//! Winner among variants, and its probability.
+//! Winner among variants, with its probability.
 //!
-//! The click rate of a variant is estimated from its counts: with a uniform prior, its posterior is Beta(1 + clicks, 1 + rest).
-//! The probability that one variant is better than another is that of a larger draw from its posterior. The normal approximation
-//! of both is used. From some ten clicks its error is less than a percent, and with fewer clicks no variant comes near the
+//! The click rate of a variant is estimated from its counts: with a uniform prior, its posterior is Beta(1 + clicks, 1 +
+//! non-clicks). The probability that one variant is better than another is that of a larger draw from its posterior, in the
+//! normal approximation. From about ten clicks its error is below a percent, and with fewer clicks no variant comes near the
 //! allowed thresholds.
 
 /// Counts of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VariantCount {
-    /// Deliveries that a push service took.
+    /// Deliveries accepted by push services.
     pub accepted: i64,
-    /// Of these, how many were clicked.
+    /// Accepted deliveries that were clicked.
     pub clicked: i64,
 }
 
-/// Result of the counts.
+/// Best variant, and the probability of that.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WinnerVerdict {
-    /// The variant with the best rate, by its place.
+    /// Index of the variant with the best rate.
     pub best: usize,
-    /// Probability that it is better than each other variant.
+    /// Probability that it is better than every other variant.
     pub confidence: f64,
 }
 
@@ -31,7 +31,7 @@ impl VariantCount {
         (clicked / n, clicked * rest / (n * n * (n + 1.0)))
     }
 
-    /// The bounds between which its click rate lies with a probability of 95 %; none: nothing was accepted.
+    /// Returns the 95 % confidence interval of its click rate. `None`: no delivery was accepted.
     pub fn interval(self) -> Option<(f64, f64)> {
         if self.accepted <= 0 {
             return None;
@@ -63,7 +63,7 @@ pub fn judge(counts: &[VariantCount]) -> Option<WinnerVerdict> {
     Some(WinnerVerdict { best, confidence })
 }
 
-/// The standard normal distribution's cumulative function, to seven digits (Abramowitz and Stegun, 26.2.17).
+/// Cumulative distribution function of the standard normal distribution, to seven digits (Abramowitz and Stegun, 26.2.17).
 fn normal_cdf(x: f64) -> f64 {
     const A: [f64; 5] = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());

@@ -1,7 +1,7 @@
-//! The recipients' clock: which time zones show a time of day at the same instant.
+//! Local times of recipients: groups time zones that have a time of day at the same instant.
 //!
-//! Browsers report the name of their zone. All known names are grouped by the instant at which clocks there show a local time.
-//! About 38 groups exist, because some zones differ from others by half or a quarter of an hour. Each group is one message.
+//! Browsers report the name of their zone. All known names are grouped by the instant of a local time. There are about 38
+//! groups, because some zones differ by half or a quarter of an hour. Each group gets one message.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
 
 named! {
-    /// Rule for recipients whose time has passed when a campaign is started.
+    /// What recipients get whose local time is already past when a campaign is started.
     #[cfg_attr(feature = "openapi", schema(as = PastZones))]
     pub enum Past {
-        /// They get it at that time of the next day.
+        /// The message at that time on the next day.
         Tomorrow = "tomorrow",
-        /// They get no message.
+        /// No message.
         Skip = "skip",
     }
 }
 
-/// Recipients of a message of a campaign by local time.
+/// Time zones of a message's recipients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Zones {
-    /// Those in these zones.
+    /// These time zones.
     In(Vec<String>),
-    /// Everybody but those in these: those in the app's zone and its like, and those whose zone is not known.
+    /// All other time zones, and recipients with an unknown zone: the message of the app's own zone.
     NotIn(Vec<String>),
 }
 
 impl Zones {
-    /// Whether the message is for recipients in that zone. `None`: the recipient's zone is unknown.
+    /// Whether the message is for recipients in this zone. `None`: unknown zone.
     pub fn holds(&self, zone: Option<&str>) -> bool {
         let is_in = |names: &[String]| zone.is_some_and(|zone| names.iter().any(|name| name == zone));
         match self {
@@ -45,8 +45,8 @@ impl Zones {
     }
 }
 
-/// The instants at which clocks show `local`, and who sees it then, the first first. Where the instant is not after `now`, it is
-/// that of the next day or none at all, as `past` has it. Those whose zone is unknown count as in `home`.
+/// Returns the instants of a local time with their zones, in order. An instant that is not after `now` moves to the next day or
+/// is omitted, according to `past`. Recipients with an unknown zone belong to `home`.
 pub fn groups(local: NaiveDateTime, past: Past, home: Tz, now: Timestamp) -> Vec<(Timestamp, Zones)> {
     let mut by_instant = BTreeMap::<Timestamp, Vec<Tz>>::new();
     for zone in TZ_VARIANTS {
@@ -70,7 +70,7 @@ pub fn groups(local: NaiveDateTime, past: Past, home: Tz, now: Timestamp) -> Vec
     groups
 }
 
-/// Zones whose clocks agreed today may differ tomorrow, when summer time begins in some.
+/// Groups zones by the instant on the next day. Zones that agree today may differ tomorrow, when summer time begins in some.
 fn tomorrow(zones: &[Tz], local: NaiveDateTime, now: Timestamp) -> Vec<(Timestamp, Zones)> {
     let mut by_instant = BTreeMap::<Timestamp, Vec<String>>::new();
     for zone in zones {
@@ -79,7 +79,7 @@ fn tomorrow(zones: &[Tz], local: NaiveDateTime, now: Timestamp) -> Vec<(Timestam
     by_instant.into_iter().map(|(instant, names)| (instant, Zones::In(names))).collect()
 }
 
-/// The first day after that of `local` on which its time of day is still to come in the zone.
+/// Returns the first day after that of `local` whose time of day is still in the future in the zone.
 fn next_day(zone: Tz, local: NaiveDateTime, now: Timestamp) -> Timestamp {
     let today = now.with_timezone(&zone).date_naive();
     let time = local.time();

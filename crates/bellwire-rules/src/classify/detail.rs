@@ -1,18 +1,18 @@
-//! The gateway's own words, made fit for a row that people read: short, valid text without endpoints or tokens.
+//! Error text of a push service, sanitised for storage: short, valid text without endpoints or tokens.
 
 use http::HeaderMap;
 
 use bellwire_core::lane::Gateway;
 
-/// The longest detail kept, in octets.
+/// Maximum bytes of a stored text.
 const DETAIL_MAX: usize = 500;
-/// Octets of a body that are read.
+/// Maximum bytes of a body that are read.
 const READ_MAX: usize = 4096;
-/// A run of this many ASCII characters or more is taken for a token or key. A UUID has 36.
+/// Minimum length of a run of ASCII characters that counts as a token or key. A UUID has 36.
 const TOKEN_MIN: usize = 40;
 const REDACTED: &str = "[redacted]";
 
-/// The words of a failed response: WNS puts them in a header, everybody else in the body. None if there are none.
+/// Returns the error text of a response: WNS puts it in a header, others in the body. `None`: no text.
 pub(super) fn of_response(gateway: Gateway, headers: &HeaderMap, body: &[u8]) -> Option<Box<str>> {
     match headers.get("x-wns-error-description") {
         Some(words) if gateway == Gateway::Wns && !words.is_empty() => clean(words.as_bytes()),
@@ -20,9 +20,9 @@ pub(super) fn of_response(gateway: Gateway, headers: &HeaderMap, body: &[u8]) ->
     }
 }
 
-/// Makes text of arbitrary octets. Invalid UTF-8 is replaced, control characters become spaces, words that look like a URL or a
-/// token are redacted, and the text is cut to 500 octets at a character boundary. Redaction precedes the cut, so that a cut
-/// cannot hide a secret.
+/// Converts bytes to clean text. Invalid UTF-8 is replaced, control characters become spaces, words that look like a URL or a
+/// token are redacted, and the text is truncated to 500 bytes at a character boundary. Redaction comes first, so that
+/// truncation cannot hide a secret.
 fn clean(raw: &[u8]) -> Option<Box<str>> {
     let text = String::from_utf8_lossy(&raw[..raw.len().min(READ_MAX)]);
     let whole = if raw.len() > READ_MAX { text.rsplit_once(is_boundary).map_or("", |(whole, _)| whole) } else { &text };
@@ -46,14 +46,13 @@ fn clean(raw: &[u8]) -> Option<Box<str>> {
     (!out.is_empty()).then(|| out.into())
 }
 
-/// Whether a character ends a word. NUL and other control characters do, so that they cannot split the scheme from a URL and hide
-/// both parts.
+/// Whether a character ends a word. Control characters do, so that they cannot split a URL into parts that are not recognised.
 fn is_boundary(c: char) -> bool {
     c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '<' | '>')
 }
 
-/// Whether a word has a scheme, a host with a path (also with an escaped or percent-encoded slash), or a long run that may be a
-/// token.
+/// Whether a word contains a URL scheme, a host with a path (also with an escaped or percent-encoded slash), or a long run that
+/// may be a token.
 fn looks_secret(word: &str) -> bool {
     let host_with_path = || word.split_once('.').is_some_and(|(_, rest)| rest.contains('/'));
     let encoded = || word.to_ascii_lowercase().contains("%2f");

@@ -1,4 +1,4 @@
-//! Time of the next try that a gateway accepts: the `Retry-After` family of headers.
+//! Parses the `Retry-After` family of headers: the time after which a push service accepts a retry.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use http::HeaderMap;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::duration;
 
-/// Headers with a time, in order of precedence: the first valid one wins.
+/// Headers with a time, in order of precedence. The first valid one counts.
 pub const HEADERS: [&str; 4] =
     ["retry-after", "x-ratelimit-reset", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens"];
-/// A longer wait is ignored, as if the header were absent: one day.
+/// Maximum wait: one day. A header with a longer one is ignored.
 pub const LONGEST: Duration = Duration::from_secs(86_400);
-/// No valid value is longer than this, in octets.
+/// Maximum bytes of a header value. Longer ones are invalid.
 const VALUE_MAX: usize = 64;
 
-/// The wait that the headers ask for, from `now`: 0 to 86,400 s, or none if no header is valid.
+/// Returns the requested wait from `now`, 0 to 86,400 s. `None`: no valid header.
 pub fn from_headers(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     HEADERS.into_iter().flat_map(|name| headers.get_all(name)).find_map(|value| parse(value.as_bytes(), now))
 }
 
-/// One header's value: seconds (RFC 9110 section 10.2.3), a date, or a duration such as `6m5s`. Malformed values, and those over
-/// a day, are `None`.
+/// Parses one header value: seconds (RFC 9110 section 10.2.3), a date, or a duration such as `6m5s`. Malformed values, and
+/// those over a day, are `None`.
 pub fn parse(value: &[u8], now: Timestamp) -> Option<Duration> {
     let value = value.trim_ascii();
     if value.is_empty() || value.len() > VALUE_MAX {
@@ -36,7 +36,8 @@ pub fn parse(value: &[u8], now: Timestamp) -> Option<Duration> {
     (wait <= LONGEST).then_some(wait)
 }
 
-/// A date in one of the three forms of RFC 9110 section 5.6.7; zero if it is past. The weekday is ignored: senders get it wrong.
+/// Parses a date in one of the three forms of RFC 9110 section 5.6.7. Zero if it is past. The weekday is ignored, because
+/// senders get it wrong.
 fn until_date(value: &[u8], now: Timestamp) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?;
     let is_weekday = |word: &str| word.bytes().all(|b| b.is_ascii_alphabetic());
@@ -48,12 +49,12 @@ fn until_date(value: &[u8], now: Timestamp) -> Option<Duration> {
     Some((then - now).to_std().unwrap_or(Duration::ZERO))
 }
 
-/// Reads a date such as `20 Nov 2026 12:02:00 GMT`.
+/// Parses a date such as `20 Nov 2026 12:02:00 GMT`.
 fn internet_date(date: &str) -> Option<Timestamp> {
     DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())
 }
 
-/// `20-Nov-26 12:02:00 GMT`: of the years with these two digits the one within fifty years of now.
+/// Parses a date such as `20-Nov-26 12:02:00 GMT`. The two digits mean the year within fifty years of now.
 fn rfc850_date(date: &str, now: Timestamp) -> Option<Timestamp> {
     let date = NaiveDateTime::parse_from_str(date, "%d-%b-%y %H:%M:%S GMT").ok()?;
     let year = now.year() - now.year().rem_euclid(100) + date.year().rem_euclid(100);
@@ -65,7 +66,7 @@ fn rfc850_date(date: &str, now: Timestamp) -> Option<Timestamp> {
     date.with_year(year).map(|date| date.and_utc())
 }
 
-/// Reads a date such as `Nov 20 12:02:00 2026`.
+/// Parses a date such as `Nov 20 12:02:00 2026`.
 fn asctime_date(date: &str) -> Option<Timestamp> {
     NaiveDateTime::parse_from_str(date, "%b %e %H:%M:%S %Y").ok().map(|date| date.and_utc())
 }

@@ -1,9 +1,9 @@
-//! Counts for frequency caps: stored for each person, and reserved before the first POST.
+//! Counts for frequency caps: stored for each person, and increased before the first POST.
 //!
-//! A message that a worker is about to send is counted once for the person. Another browser of theirs, a retry, another worker
-//! after a crash, or a replay finds the reservation and may send. A message that was refused is refused for all browsers of a
-//! user. A reservation stays even if no push service accepts the message: returning it would require a check of the person's
-//! other browsers at each failure.
+//! A message that a worker is about to send is counted once for its person: it gets a reservation. Another browser of the
+//! person, a retry, another worker after a crash, or a replay finds the reservation and may send. A refused message is refused
+//! for all browsers of a user. A reservation stays even if no push service accepts the message: removing it would require a
+//! check of the person's other browsers at each failure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,11 +17,11 @@ use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::person::Person;
 use bellwire_rules::policy::caps::{CapRefusal, CapSet, Caps, TierGroup, WINDOW_MAX};
 
-/// Number of messages held back by a cap that are stored per user, so that no browser of the user gets them.
+/// Maximum capped messages stored for a user, so that none of the user's browsers gets them.
 const REFUSED_KEPT: i32 = 8;
-/// Maximum repetitions of a transaction after concurrent changes. Two are rare.
+/// Maximum repetitions of a transaction after concurrent changes. More than one is rare.
 const ROUNDS_MAX: usize = 8;
-/// Rows that retention looks at in one transaction.
+/// Rows read by retention in one transaction.
 const CHUNK: i64 = 10_000;
 
 pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Caps> {
@@ -29,14 +29,14 @@ pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Caps> {
     Ok(Caps::restore(stored))
 }
 
-/// Replaces the caps. Earlier counts stay.
+/// Replaces the caps. Existing counts stay.
 pub async fn write(executor: impl PgExecutor<'_>, app: AppId, caps: &Caps) -> sqlx::Result<()> {
     let written = caps.written();
     let stored = (!written.is_empty()).then(|| serde_json::json!(written));
     execute!(executor, "UPDATE apps SET caps = $2 WHERE id = $1", (app.0, stored))
 }
 
-/// A message that wants to be sent to a person, whichever of their browsers it goes to.
+/// Request to send a message to a person, in any of their browsers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Wish {
     pub person: Person,
@@ -45,21 +45,21 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// The order in which rows are locked, and messages of one person take their places.
+    /// Returns the key by which rows are locked, and messages of one person are reserved in order.
     fn key(&self) -> (Uuid, MessageId) {
         (self.person.id(), self.root)
     }
 
-    /// Returns the number of the message in a person's row: the second half of its id, with 62 random bits, so that no two of 50
-    /// in a row are equal. It is negative, unlike a time.
+    /// Returns the message's number in a person's row: the second half of its id, with 62 random bits, so that two of 50 in a
+    /// row are hardly ever equal. It is negative, unlike a time.
     fn root(&self) -> i64 {
         let half = self.root.0.as_bytes().last_chunk().expect("an id has 16 octets");
         i64::from_be_bytes(*half)
     }
 }
 
-/// Reserves messages for persons, or returns the reason against it. Each may occur several times. All requests are for messages
-/// of one app with the same caps: `caps`, one or more.
+/// Reserves messages for persons, or returns the reasons for refusals. A person may occur several times. All messages belong to
+/// one app with `caps`, at least one.
 pub async fn reserve(
     pool: &PgPool,
     app: AppId,
@@ -90,7 +90,7 @@ pub async fn reserve(
     .await
 }
 
-/// The same for one message to each of several persons, in the order of their keys. Returns who is refused.
+/// Reserves one message each for several persons, in the order of their keys. Returns the refused ones.
 async fn reserve_one_each(
     conn: &mut PgConnection,
     app: AppId,
@@ -114,34 +114,34 @@ async fn reserve_one_each(
     Ok(refused)
 }
 
-/// The rows of an app that count the same tiers together.
+/// Rows of an app that count one group of tiers.
 struct Rows<'a> {
     app: AppId,
     counted: &'a CapSet,
 }
 
-/// Result of messages whose reservation was requested, except those reserved before: all current caps allowed them.
+/// Messages that this transaction reserved. Those reserved before are not included, because all current caps allowed them.
 #[derive(Default)]
 struct Reserved {
     placed: Vec<Wish>,
-    /// Those for which there is none.
+    /// Messages refused by a cap.
     full: Vec<(Wish, CapRefusal)>,
 }
 
-/// Next step for a message without a reservation at first.
+/// Next step for a message that was not reserved at first.
 enum CapStep {
     Go,
-    /// It is held back, and was before or needs not be remembered.
+    /// Refuse it. The refusal is stored already, or need not be.
     Refuse(CapRefusal),
-    /// It is held back, which the person's other browsers have to learn.
+    /// Refuse it, and store the refusal for the person's other browsers.
     Remember(CapRefusal),
-    /// Another transaction made or cleared the row in between, or there is none.
+    /// Repeat: another transaction created or deleted the row meanwhile, or it does not exist.
     Ask,
 }
 
 impl Rows<'_> {
-    /// Reserves a place for each message with its person, if one is free and the message has none. The first statement is almost
-    /// always enough, and is the whole cost of most deliveries. It does not lock rows that it does not change.
+    /// Reserves each message for its person if the cap has room and the message has no reservation. The first statement is
+    /// almost always enough, and is the whole cost of most deliveries. It locks only rows that it changes.
     async fn reserve(&self, conn: &mut PgConnection, wishes: Vec<Wish>, now: Timestamp) -> sqlx::Result<Reserved> {
         let (mut open, mut reserved) = (wishes, Reserved::default());
         for _ in 0..ROUNDS_MAX {
@@ -176,7 +176,7 @@ impl Rows<'_> {
         Err(sqlx::Error::Protocol("rows of frequency caps change faster than they are read".to_owned()))
     }
 
-    /// Adds messages to the rows of persons with room who do not have them. Returns these persons.
+    /// Adds messages to the rows of persons with room that do not have them. Returns these persons.
     async fn take(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
         let [a, b, c, d] = self.counted.limits(now).map(|(place, since)| (index(place), since.timestamp_micros()));
         let rows = fetch_all!(
@@ -195,7 +195,7 @@ impl Rows<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Makes the rows of persons who have none, with their first message. Returns who these are.
+    /// Creates rows of persons without one, with their first message. Returns these persons.
     async fn make(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
         if wishes.is_empty() {
             return Ok(HashSet::new());
@@ -211,8 +211,8 @@ impl Rows<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Why messages found no place, by the persons who have a row. It locks none: a message keeps its place and stays refused, and
-    /// who has had enough has no more room at the same time later.
+    /// Returns the reasons why messages were not reserved, for persons with a row. It needs no locks: reservations and refusals
+    /// are permanent, and room does not come back at the same time.
     async fn look(
         &self,
         conn: &mut PgConnection,
@@ -242,7 +242,7 @@ impl Rows<'_> {
         Ok(next.collect())
     }
 
-    /// Remembers that these messages were held back, but for those that got a place by now. Returns whose are remembered.
+    /// Stores that these messages were refused, except those reserved meanwhile. Returns the persons with a stored refusal.
     async fn remember(&self, conn: &mut PgConnection, held: &[(Wish, CapRefusal)]) -> sqlx::Result<HashSet<Uuid>> {
         if held.is_empty() {
             return Ok(HashSet::new());
@@ -261,7 +261,7 @@ impl Rows<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Removes reservations that this transaction made for these messages, because other caps refuse them.
+    /// Removes reservations of this transaction for these messages, because other caps refuse them.
     async fn give_back(&self, conn: &mut PgConnection, wishes: &[Wish]) -> sqlx::Result<()> {
         if wishes.is_empty() {
             return Ok(());
@@ -277,7 +277,7 @@ impl Rows<'_> {
 }
 
 impl Reserved {
-    /// Notes which of these messages got a place. Returns the others.
+    /// Records which messages were reserved. Returns the others.
     fn place(&mut self, wishes: Vec<Wish>, persons: &HashSet<Uuid>) -> Vec<Wish> {
         let (placed, others) = wishes.into_iter().partition(|it| persons.contains(&it.person.id()));
         self.placed.extend::<Vec<Wish>>(placed);
@@ -293,7 +293,7 @@ fn roots(wishes: &[Wish]) -> Vec<i64> {
     wishes.iter().map(Wish::root).collect()
 }
 
-/// Index in a row of the time at a place, from 1.
+/// Returns the index of the time in a row's array, from 1.
 fn index(place: i32) -> i32 {
     place.saturating_mul(2).saturating_sub(1)
 }
@@ -302,7 +302,7 @@ fn times(uses: &[i64]) -> Vec<Timestamp> {
     uses.iter().step_by(2).filter_map(|at| Timestamp::from_timestamp_micros(*at)).collect()
 }
 
-/// Reads the counts of a person: for each group of tiers, the start times of messages to them, the newest time first.
+/// Reads the counts of a person: for each group of tiers, the times at which sending started, the newest first.
 pub async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<Vec<(TierGroup, Vec<Timestamp>)>> {
     let rows =
         fetch_all!(executor, "SELECT tiers, uses FROM cap_uses WHERE person = $1 ORDER BY tiers", (person.id()))?;
@@ -321,12 +321,12 @@ pub struct CapKey {
 }
 
 impl CapKey {
-    /// Before the first row.
+    /// Position before the first row.
     pub const START: Self = Self { person: Uuid::nil(), tiers: i16::MIN };
 }
 
-/// Reads a chunk of the persons after one of them, and deletes those without messages that any cap may count. Returns the last
-/// person read. `None`: no further person. An index by time would make each message more expensive.
+/// Reads a chunk of persons after a key, and deletes those without messages that any cap counts. Returns the last person read.
+/// `None`: no further person. An index by time would make each message more expensive.
 pub async fn clear(pool: &PgPool, now: Timestamp, after: CapKey) -> sqlx::Result<Option<CapKey>> {
     let mut tx = begin_by_index(pool).await?;
     let last = fetch_optional!(

@@ -1,8 +1,8 @@
-//! Claims: finding due lanes, claiming queue rows, taking batches, and leasing lost batches again.
+//! Claims: finds due lanes, claims queue rows, takes batches, and leases lost batches again.
 //!
-//! These statements run on connections that plan by index only (see [`crate::connect`]): tables that fill and empty
-//! within seconds have no statistics worth planning by. Rows are picked by `ctid` out of an array, because
-//! `IN (SELECT … LIMIT n)` may pick more than `n` under some plans.
+//! These statements run on connections that allow only index plans (see [`crate::connect`]), because tables that fill and empty
+//! within seconds have no usable statistics. Rows are selected by an array of `ctid`, because `IN (SELECT … LIMIT n)` may
+//! return more than `n` under some plans.
 
 mod batches;
 mod citus;
@@ -33,38 +33,38 @@ pub use due::{DueSpan, due_lanes};
 use recipient::RecipientRow;
 pub use recipient::{Recipient, Sendability};
 
-/// Time for which a claim belongs to its worker. A dead worker loses its claims after it.
+/// Duration of a lease. A crashed worker loses its claims at its end.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// Validity of a turn from a throttle. A delivery that misses its turn, because no worker ran, requests another one; so waiting deliveries
-/// do not leave all at once.
+/// Validity of a throttle's slot. A delivery that misses its slot, because no worker ran, requests another one, so that waiting
+/// deliveries do not leave all at once.
 const TURN_KEPT: Duration = Duration::from_secs(1);
 
-/// A queue row under our lease.
+/// A queue row under this worker's lease.
 #[derive(Debug)]
 pub struct ClaimedRow {
     /// Recipient of the delivery.
     pub recipient: Recipient,
     /// Message of the delivery.
     pub message: MessageId,
-    /// Attempts that a retry followed.
+    /// Number of failed attempts before.
     pub retries: u32,
     /// Planned time of the attempt.
     pub scheduled_at: Timestamp,
     /// Number of claims, this one included.
     pub leases: i16,
-    /// Signs it: see [`bellwire_vault::retry_token`].
+    /// Signature of the row: see [`bellwire_vault::retry_token`].
     pub token: Vec<u8>,
     /// Time at which the previous attempt failed.
     pub failed_at: Option<Timestamp>,
-    /// Whether its subscription's throttle has let it through for now.
+    /// Whether its subscription's throttle has assigned the current time as its slot.
     pub has_turn: bool,
-    /// Whether the attempt that it asks for was made already.
+    /// Whether the attempt is in the log already.
     pub is_recorded: bool,
-    /// Whether it waits in its subscription's lane and at its message's tier.
+    /// Whether its lane and tier are still those of subscription and message.
     pub is_in_place: bool,
 }
 
-/// Statement that claims rows by their precedence, with what `$select` reads of `claimed`.
+/// Declares a statement that claims rows by precedence, and selects `$select` from `claimed`.
 macro_rules! claimed {
     ($query:ident, [$($row:ident)?], $select:literal, $span:ident, $limit:ident, $lease:ident, $until:ident) => {
         sqlx::$query!(
@@ -112,10 +112,10 @@ macro_rules! claimed {
 }
 use claimed;
 
-/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in the order of their
-/// [precedence](bellwire_rules::policy::precedence): those due for longest, except for rows that retried ones let pass. Such rows
-/// are searched among four times as many rows, if any was tried before. A row with a turn of its throttle, which it would lose by
-/// waiting, lets no row pass. The function is as long as its statement.
+/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in order of
+/// [precedence](bellwire_rules::policy::precedence): those due for longest, except that retried rows let newer ones pass. These
+/// are searched among four times as many rows, if any was tried before. A row with a throttle slot, which expires, lets no row
+/// pass. The function is long because of its statement.
 pub async fn claim_rows(
     pool: &PgPool,
     span: DueSpan,
@@ -180,14 +180,14 @@ pub async fn claim_rows(
         .collect())
 }
 
-/// Claimed rows that were not opened, because the database could not be read.
+/// Claimed rows that were not processed, because the database could not be read.
 #[derive(Debug)]
 pub enum Unopened {
     Rows(Vec<(SubscriptionId, MessageId)>),
     Batch(Uuid),
 }
 
-/// Requeues rows that were claimed under `lease`: they are due now, and the claim does not count.
+/// Requeues rows claimed under `lease`: they are due now, and the claim is not counted.
 pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
     match unopened {
         Unopened::Batch(batch) => {
@@ -212,7 +212,7 @@ pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Tim
     Ok(())
 }
 
-/// Renews the leases of rows. One that is being settled is skipped, because no other worker can claim it.
+/// Renews the leases of rows. Rows that are being settled are skipped, because no other worker can claim them.
 pub async fn renew_rows(
     pool: &PgPool,
     held: &[(SubscriptionId, MessageId, Uuid)],
@@ -230,8 +230,8 @@ pub async fn renew_rows(
     )
 }
 
-/// Reads rows with expired tokens again, and signs them. Returns the (subscription, message) pairs that this worker may still send: neither
-/// stopped nor taken over meanwhile.
+/// Reads rows with outdated tokens again, and signs them. Returns the pairs of subscription and message that this worker may
+/// still send.
 pub async fn sign_again(
     pool: &PgPool,
     vault: &Vault,

@@ -1,4 +1,4 @@
-//! Flow control: send limits set by an app or an operator, for a whole app or for one lane.
+//! Flow control: limits set by an app or an operator, for a whole app or one lane.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_rules::policy::flow::Rate;
 
-/// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.
+/// Maximum counted deliveries of each lane, and of each message in fan-out.
 const COUNT_MAX: i64 = 10_000;
-/// Maximum number of messages in fan-out that are read for one count.
+/// Maximum messages in fan-out that one count reads.
 const CURSORS_MAX: i64 = 100;
 
-/// Flow control in force. Empty: unlimited.
+/// Flow control in force. Without values: unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     pub app: AppId,
-    /// For this lane; none: for all lanes of the app together.
+    /// Lane. `None`: all lanes of the app together.
     pub lane: Option<LaneId>,
-    /// At most so many in a period.
+    /// Maximum rate.
     pub rate: Option<Rate>,
-    /// At most so many at a time.
+    /// Maximum POSTs in flight.
     pub parallelism: Option<u32>,
     pub paused: bool,
-    /// Tiers that the runaway guard holds. See [guards](super::guards).
+    /// Tiers held by the runaway guard. See [guards](super::guards).
     pub held: Vec<Tier>,
     pub held_at: Option<Timestamp>,
     pub reset_at: Timestamp,
-    /// Time from which it is in force: later than any change before.
+    /// Time of the change, always later than that of the previous one.
     pub changed_at: Timestamp,
 }
 
@@ -69,20 +69,20 @@ impl From<FlowRow> for Flow {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Other limits. A rate where there was none begins afresh.
+    /// Sets limits. A new rate starts with a full period.
     Limits {
-        /// At most so many in a period.
+        /// Maximum rate.
         rate: Option<Rate>,
-        /// At most so many at a time.
+        /// Maximum POSTs in flight.
         parallelism: Option<u32>,
     },
-    /// Whether no delivery starts, or those within the limits.
+    /// Pauses or resumes the flow.
     Paused(bool),
     Reset,
     Clear,
 }
 
-/// Makes a change, which workers read within a second. `id` is a fresh one.
+/// Stores a change, which workers read within a second. `id` is a new one.
 pub async fn change(
     executor: impl PgExecutor<'_>,
     id: Uuid,
@@ -123,7 +123,7 @@ pub async fn change(
     Ok(row.into())
 }
 
-/// Returns the flow control of an app as a whole or of one lane. `None`: it was never set.
+/// Returns the flow control of an app or of one lane. `None`: it was never set.
 pub async fn find(executor: impl PgExecutor<'_>, app: AppId, lane: Option<LaneId>) -> sqlx::Result<Option<Flow>> {
     let row = fetch_optional!(
         executor,
@@ -150,7 +150,7 @@ pub async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result<Vec<Fl
 /// Due deliveries that were not sent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueCounts {
-    /// Deliveries: queue rows that are due, and what is left to fan out.
+    /// Number of due queue rows, and of recipients before fan-out.
     pub deliveries: i64,
     pub or_more: bool,
     /// Due time of the oldest queue row.
@@ -191,7 +191,7 @@ pub async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now: Times
     Ok(DueCounts { deliveries, or_more, oldest_due_at: found.oldest_due_at })
 }
 
-/// Number of recipients after a cursor, counted up to [`COUNT_MAX`].
+/// Returns the number of recipients after a cursor, counted up to [`COUNT_MAX`].
 async fn left_of(pool: &PgPool, lane: LaneId, topic: Option<i32>, after: Uuid) -> sqlx::Result<i64> {
     macro_rules! left {
         ($of:literal, $beyond:literal $(, $bind:expr)*) => {

@@ -1,5 +1,5 @@
-//! Mass prunes are confirmed first: the state of each lane, and the subscriptions that wait for a second answer. The rule is in
-//! [`mass_gone`](bellwire_rules::policy::mass_gone).
+//! Confirmation of mass prunes: the state of each lane, and the subscriptions that wait for a second response.
+//! [`mass_gone`](bellwire_rules::policy::mass_gone) has the rule.
 
 use std::collections::HashMap;
 
@@ -18,33 +18,33 @@ use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::mass_gone::{AnswerSum, GoneWatch};
 use bellwire_vault::Vault;
 
-/// Prunes of other replicas may be committed this long after an alarm.
+/// Time after an alarm during which prunes of other replicas may still be committed.
 const PRUNES_LATE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Answer of a push service to one POST.
+/// Response of a push service to one POST, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
 pub struct GoneAnswer {
     pub subscription: SubscriptionId,
-    /// The subscription is gone; otherwise a push to it was accepted.
+    /// Whether the subscription is gone. Otherwise the push was accepted.
     pub gone: bool,
-    /// Whether a push to it was accepted before.
+    /// Whether a push to the subscription was accepted before.
     pub proven: bool,
 }
 
-/// Decision on the subscriptions of a lane that were called gone.
+/// Decision about the subscriptions of a lane that were reported as gone.
 #[derive(Debug, Default)]
 pub struct Reviewed {
-    /// Subscriptions that are not pruned yet, each with the time from which the same answer prunes it.
+    /// Subscriptions that are not pruned yet, each with the time from which another such response prunes it.
     pub waiting: HashMap<SubscriptionId, Timestamp>,
     /// End of the hold of the lane.
     pub held_until: Option<Timestamp>,
-    /// The hold that was just set, for all workers.
+    /// New hold of the lane, for all workers.
     pub state: Option<LaneState>,
     pub suspected_until: Option<Timestamp>,
 }
 
-/// Takes in answers of one lane, in their order; `before` sums up acceptances that came earlier. In one transaction: an alarm holds
-/// the lane, is raised, and restores the subscriptions that were pruned before it.
+/// Processes responses of one lane in order. `before` is the number of earlier acceptances. An alarm holds the lane, raises an
+/// alert, and restores the subscriptions that were pruned before it, in one transaction.
 pub async fn review(
     pool: &PgPool,
     vault: &Vault,
@@ -138,8 +138,8 @@ async fn write(conn: &mut PgConnection, lane: LaneId, watch: &GoneWatch) -> sqlx
     )
 }
 
-/// Returns those of the subscriptions that were called gone before in this suspicion, each with the time of the first such answer. Later
-/// times than now are of a clock that was set back.
+/// Returns the subscriptions that were reported as gone before in this suspicion, with the time of the first such response.
+/// Times in the future come from a clock that was set back, and are corrected.
 async fn suspects(
     conn: &mut PgConnection,
     answers: &[GoneAnswer],
@@ -157,7 +157,7 @@ async fn suspects(
     Ok(found.into_iter().map(|row| (row.subscription, row.first_at.min(now))).collect())
 }
 
-/// Keeps suspects, each with the time of the first answer, and removes those that are pruned now or accepted a push.
+/// Stores suspects with the time of the first response, and deletes those that are pruned now or accepted a push.
 async fn remember(
     conn: &mut PgConnection,
     lane: LaneId,
@@ -183,9 +183,9 @@ async fn size(conn: &mut PgConnection, lane: LaneId) -> sqlx::Result<i64> {
     )
 }
 
-/// Holds a suspected lane, restores what was pruned before the alarm, and raises it when the suspicion begins. Returns the lane's state
-/// for all workers. `None`: it is not held, since an operator released it during the suspicion, or since it leads to push services
-/// that anybody may run.
+/// Holds a suspected lane, restores subscriptions pruned before the alarm, and raises an alert at the start of the suspicion.
+/// Returns the lane's state for all workers. `None`: not held, because an operator released it, or the push service is not a
+/// known one.
 async fn hold_lane(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -241,7 +241,7 @@ async fn write_hold(
     Ok(held.map(LaneState::from))
 }
 
-/// Returns the ends of the messages' times to live.
+/// Returns the end of each message's time to live.
 pub async fn expiries(pool: &PgPool, messages: &[MessageId]) -> sqlx::Result<HashMap<MessageId, Timestamp>> {
     let found = fetch_all!(
         pool,
@@ -251,7 +251,7 @@ pub async fn expiries(pool: &PgPool, messages: &[MessageId]) -> sqlx::Result<Has
     Ok(found.into_iter().map(|row| (row.id, row.expires_at)).collect())
 }
 
-/// Lanes under suspicion, each with its end.
+/// Returns suspected lanes, each with the end of its suspicion.
 pub async fn suspected(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<(LaneId, Timestamp)>> {
     query!(
         r#"SELECT lane AS "lane: LaneId", suspected_until AS "until!" FROM gone_watches WHERE suspected_until > $1"#,

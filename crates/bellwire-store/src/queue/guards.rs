@@ -1,7 +1,7 @@
-//! The runaway guard: what an app sent lately is compared with its size, and what is too much is held.
+//! Runaway guard: compares what an app sent recently with its size, and holds an app that sends too much.
 //!
-//! It uses metrics over time, which exist anyway: a check reads a few rows for each lane with deliveries. A hold is a part of the
-//! app's flow, so workers read it like flows.
+//! It uses metrics that exist anyway: a check reads a few rows for each lane with deliveries. A hold is a part of the app's
+//! flow, so workers read it like flows.
 
 use sqlx::{PgConnection, PgPool};
 
@@ -15,14 +15,14 @@ use bellwire_core::fact::Fact;
 use bellwire_core::id::AppId;
 use bellwire_rules::policy::runaway::{Flood, Guard, WINDOW};
 
-/// Endings that count as sent. Retries do not count: an outage is not a runaway.
+/// Endings that count as sent. Retries are not counted: an outage is not a runaway.
 const SENT: [Ending; 4] = [Ending::Accepted, Ending::Gone, Ending::Expired, Ending::Dead];
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Set {
-    /// Deliveries for each active subscription; none: as the server has it.
+    /// Deliveries allowed for each active subscription. `None`: the server's setting.
     pub factor: Option<i32>,
-    /// Those beside; none: as the server has it.
+    /// Deliveries allowed in addition. `None`: the server's setting.
     pub floor: Option<i64>,
 }
 
@@ -52,12 +52,12 @@ pub async fn write(conn: &mut PgConnection, app: AppId, set: Set) -> sqlx::Resul
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecentDeliveries {
     pub flood: Flood,
-    /// Number of deliveries, according to metrics over time.
+    /// Number of deliveries.
     pub deliveries: u64,
 }
 
-/// Returns the deliveries of an app within the [`WINDOW`], to the minute, since its last release. Tiers without deliveries are
-/// left out.
+/// Returns the deliveries of an app within [`WINDOW`], to the minute, since its last release. Tiers without deliveries are
+/// omitted.
 pub async fn sent(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<RecentDeliveries>> {
     Ok(suspects(pool, Some(app), Guard { factor: 1, floor: 0 }, now)
         .await?
@@ -73,7 +73,7 @@ struct Suspect {
     set: Set,
 }
 
-/// Apps, or this app, that sent more than the floor, and whose guard is on.
+/// Returns apps (or only `app`) that sent more than the floor, and whose guard is enabled.
 async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timestamp) -> sqlx::Result<Vec<Suspect>> {
     let rows = fetch_all!(
         pool,
@@ -115,7 +115,7 @@ pub async fn subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(n.unsigned_abs())
 }
 
-/// Holds every app that sent more than its guard allows, each with an alert. Returns how many holds that made.
+/// Holds every app that sent more than its guard allows, and raises an alert for each. Returns the number of new holds.
 pub async fn watch(pool: &PgPool, server: Guard, now: Timestamp) -> sqlx::Result<usize> {
     let mut held = 0;
     for suspect in suspects(pool, None, server, now).await? {
@@ -159,7 +159,7 @@ async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Time
     Ok(true)
 }
 
-/// Releases an app: what it sent so far counts no longer. Returns what workers have to hear; none: it is not held.
+/// Releases an app, whose count of deliveries starts at 0. Returns the new flow for workers. `None`: it is not held.
 pub async fn release(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Option<Flow>> {
     let released = rows_affected!(
         &mut *conn,

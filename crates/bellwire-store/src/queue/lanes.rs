@@ -1,5 +1,5 @@
-//! Lanes: one row for each (VAPID key, gateway) that ever had a subscription, never deleted; and the orders that are
-//! given to them.
+//! Lanes: one row for each VAPID key and push service that ever had a subscription, never deleted. Also operators' orders to
+//! lanes.
 
 use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -17,7 +17,8 @@ use bellwire_rules::policy::breaker::Breaker;
 use bellwire_rules::policy::hold::{HoldReason, of_refused_key};
 use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 
-/// Returns the lane of a VAPID key and gateway, and creates a missing one. Scheduled messages of the app get a cursor in a new lane.
+/// Returns the lane of a VAPID key and push service, and creates it if missing. Scheduled messages of the app get a cursor in a
+/// new lane.
 pub async fn ensure(
     conn: &mut PgConnection,
     app: AppId,
@@ -49,8 +50,9 @@ pub async fn ensure(
     Ok(lane)
 }
 
-/// Keeps new lanes out of an app until the transaction ends, so that a scheduled message gets a cursor in each lane. Senders share this
-/// lock; [`ensure`] takes it alone. Called in a statement of its own, before the lanes are read: a statement reads as of its start.
+/// Prevents new lanes of an app until the transaction ends, so that a scheduled message gets a cursor in each lane. Senders
+/// share this lock; [`ensure`] takes it exclusively. Call it in a separate statement before reading the lanes, because a
+/// statement reads as of its start.
 pub(crate) async fn keep_out(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -59,8 +61,8 @@ pub(crate) async fn keep_out(conn: &mut PgConnection, app: AppId) -> sqlx::Resul
     )
 }
 
-/// Adds cursors of each scheduled message of the app for a new lane. A transaction that pauses, resumes or cancels one of them ends first,
-/// or waits for the lane: it changes every cursor of its message.
+/// Adds cursors for all scheduled messages of the app to a new lane. A concurrent transaction that pauses, resumes or cancels
+/// one of them ends first or waits, because it changes every cursor of its message.
 async fn join_messages_for_later(
     conn: &mut PgConnection,
     app: AppId,
@@ -88,34 +90,34 @@ pub struct LaneRow {
     pub subscriptions: i64,
 }
 
-/// State of a lane's way to one origin, for operators.
+/// State of a lane at one origin, for operators.
 #[derive(Debug, Clone)]
 pub struct OriginRow {
     pub lane: LaneId,
-    /// `https://host[:port]`, or `*` for what was ordered for all of them.
+    /// `https://host[:port]`. `*`: an order for all origins.
     pub origin: String,
-    /// End of the hold, before which no POST starts.
+    /// End of the hold. No POST starts before it.
     pub held_until: Option<Timestamp>,
-    /// Why, if not because of throttling: `operator`, `key_refused`, `mass_gone`.
+    /// Reason, if not throttling: `operator`, `key_refused`, `mass_gone`.
     pub reason: Option<String>,
     pub note: Option<String>,
-    /// `closed`, `open` or `half_open`.
+    /// State of the breaker: `closed`, `open` or `half_open`.
     pub breaker: String,
-    /// The only worker with this breaker state, because it cannot reach the gateway.
+    /// Only worker with this breaker state, because it cannot reach the push service. `None`: all workers.
     pub breaker_of: Option<Uuid>,
     pub open_until: Option<Timestamp>,
-    /// Length of its last opening.
+    /// Duration of the last opening, in milliseconds.
     pub open_ms: Option<i32>,
     pub prober: Option<Uuid>,
-    /// End of the probe lease.
+    /// End of the right to probe.
     pub probe_until: Option<Timestamp>,
-    /// Maximum plaintext octets that the gateway seems to accept.
+    /// Estimated maximum plaintext size that the push service accepts, in bytes.
     pub payload_max: Option<i32>,
     pub payload_at: Option<Timestamp>,
     pub changed_at: Timestamp,
 }
 
-/// Lanes with numbers beyond the page's key, the nearest first: of all apps or of these.
+/// Returns lanes beyond the page's key, the nearest numbers first, of all apps or of these.
 pub async fn list(pool: &PgPool, apps: Option<&[AppId]>, page: Keyset) -> Result<Vec<LaneRow>, sqlx::Error> {
     paged!(pool, page, LaneRow,
         [r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway",
@@ -146,7 +148,8 @@ pub async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> Result<V
     )
 }
 
-/// Returns the number of automatic openings of these lanes' breakers since a time, for lanes with any. Counted by the minute.
+/// Returns how often these lanes' breakers opened by themselves since a time, to the minute. Lanes without openings are
+/// omitted.
 pub async fn trips_since(pool: &PgPool, lanes: &[LaneId], since: Timestamp) -> Result<Vec<(LaneId, i64)>, sqlx::Error> {
     query!(
         r#"SELECT lane, sum(n)::bigint AS "n!" FROM breaker_trips
@@ -164,23 +167,21 @@ pub enum LaneOrder {
         until: Timestamp,
         note: Option<String>,
     },
-    /// Ends all holds. The gateway's responses from now on count.
+    /// Ends all holds. Later responses of the push service may set new ones.
     Release,
     Open {
         until: Timestamp,
     },
-    /// A breaker that is open or half-open lets probes pass now, and closes with the first that succeeds.
+    /// Sets open breakers to half open: they send probes now, and close with the first success.
     Close,
     Probe,
 }
 
-/// Gives an order for one origin of a lane, or for [all](ALL_ORIGINS) of them. Returns what workers have to hear; none:
-/// there is no such lane.
+/// Stores an operator's order for one origin of a lane, or for [all](ALL_ORIGINS). Returns the states for workers. `None`: the
+/// lane does not exist. Writes `entry` to the audit log of the lane's app.
 ///
-/// Gives `entry` to the audit log, as done to the lane's app.
-///
-/// Gives orders to one lane, one after the other. Each is later than all known states of its subject, and so it wins, in the row
-/// and in each worker.
+/// Orders to one lane run one after the other. Each is dated later than all known states, so it wins in the row and in each
+/// worker.
 pub async fn order(
     pool: &PgPool,
     lane: LaneId,
@@ -274,9 +275,9 @@ async fn write(
     )
 }
 
-/// Holds a lane whose gateway refuses its VAPID key, and raises an alert. If two known push services refuse the key, all its
-/// lanes are held. An unknown push service cannot cause that. Returns the states that workers have to read. A hold in force for
-/// that reason does not change.
+/// Holds a lane whose push service refuses its VAPID key, and raises an alert. If two known push services refuse the key, all
+/// its lanes are held; unknown push services do not count. Returns the states for workers. An existing hold for that reason is
+/// unchanged.
 pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
     let mut tx = begin(pool).await?;
     let refused = RefusedKey::lock(&mut tx, lane).await?;
@@ -324,8 +325,8 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
     Ok(lanes.into_iter().map(state).collect())
 }
 
-/// Raises an alert about a VAPID key that a gateway refuses for subscriptions that never accepted a push, or that an unknown push
-/// service refuses. Nothing is held.
+/// Raises an alert about a VAPID key that is refused only for subscriptions that never accepted a push, or by an unknown push
+/// service. Nothing is held.
 pub async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
     let mut tx = begin(pool).await?;
     let refused = RefusedKey::lock(&mut tx, lane).await?;
@@ -351,7 +352,7 @@ struct RefusedKey {
 }
 
 impl RefusedKey {
-    /// That of a lane. Workers that notice at the same time take turns.
+    /// Locks the key of a lane, because several workers may notice the refusal at the same time.
     async fn lock(conn: &mut PgConnection, lane: LaneId) -> Result<Self, sqlx::Error> {
         fetch_one!(
             conn,
@@ -369,7 +370,7 @@ impl RefusedKey {
     }
 }
 
-/// Ends the hold of a lane for its key, as far as it was set by `posted_at`: what was posted then was accepted.
+/// Ends the hold of a lane for its key, if it was set before `posted_at`: a push of that time was accepted.
 pub async fn release_key(pool: &PgPool, lane: LaneId, posted_at: Timestamp, now: Timestamp) -> Result<(), sqlx::Error> {
     execute!(
         pool,

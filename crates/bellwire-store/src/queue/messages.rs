@@ -1,4 +1,4 @@
-//! Messages as their senders see them: content, audience and counts.
+//! Messages for their senders: content, audience and counts.
 
 use serde_json::Value;
 use sqlx::PgPool;
@@ -17,39 +17,39 @@ pub struct MessageRow {
     pub id: MessageId,
     /// Code from [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
-    /// As stored; whether it is done is in `moving`.
+    /// Stored state. `moving` shows whether the message is done.
     pub state: MessageState,
-    /// `to`, as it was given.
+    /// `to` of the request.
     pub audience: Value,
-    /// Filter of the recipients. `None`: all of them.
+    /// Filter of the recipients. `None`: no filter.
     pub filter: Option<Json<AudienceFilter>>,
     pub ttl_s: i32,
     /// Code from [`bellwire_core::delivery::Urgency::code`].
     pub urgency: i16,
-    /// Hash of its collapse key.
+    /// Hash of its collapse key. `None`: none.
     pub topic_header: Option<String>,
     pub policy: Option<Value>,
     pub replay_of: Option<MessageId>,
     pub campaign: Option<CampaignId>,
-    /// Whether its pushes carry our envelope, and with it the token that receipts come with.
+    /// Whether its pushes have Bellwire's envelope, with the token for receipts.
     pub enveloped: bool,
     pub content_deleted: bool,
-    /// Deliveries to make, as counted when it was accepted.
+    /// Number of deliveries, as counted at the acceptance.
     pub audience_estimate: i64,
-    /// Sender: the id of an API key, if `sent_by_key`, or of a teammate.
+    /// Sender: id of an API key (if `sent_by_key`) or of a teammate. `None`: neither.
     pub sent_by: Option<Uuid>,
-    /// Whether an API key has that id.
+    /// Whether `sent_by` is the id of an API key.
     pub sent_by_key: bool,
-    /// Name given by its sender. `None`: it has none, or a later message took the name over.
+    /// Sender's own key for the message. `None`: none, or a later message took it over.
     pub key: Option<String>,
-    /// Time of acceptance, or of a scheduled message, its time.
+    /// Time of acceptance, or the scheduled time.
     pub accepted_at: Timestamp,
-    /// Time at which the API accepted a scheduled message; `None`: at `accepted_at`.
+    /// Time at which the API accepted a scheduled message. `None`: same as `accepted_at`.
     pub received_at: Option<Timestamp>,
     pub expires_at: Timestamp,
-    /// Whether recipients are still to be found, or to come: of a message for later that is not for named ones.
+    /// Whether fan-out is incomplete, or has not started for a scheduled message.
     pub expanding: bool,
-    /// Whether any delivery is still to be made.
+    /// Whether any delivery has not ended or is not created yet.
     pub moving: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct DeliveryCounts {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
-    /// Recipients that its sunset rule left out. They are not targeted.
+    /// Recipients excluded by its sunset rule. They are not targeted.
     pub sunset: i64,
     pub acknowledged: i64,
     pub displayed: i64,
@@ -75,8 +75,8 @@ pub struct DeliveryCounts {
     pub closed: i64,
 }
 
-/// A message and its account, read in one statement and therefore in one snapshot: only so does the sum hold.
-/// As long as that statement's columns.
+/// Reads a message with its counts in one statement and so in one snapshot, because the sum must be exact. The function is long
+/// because of its columns.
 pub async fn account(
     pool: &PgPool,
     app: AppId,
@@ -164,7 +164,7 @@ pub async fn account(
     }))
 }
 
-/// The message that a sender knows by that name.
+/// Returns the message that has the sender's key.
 pub async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Option<MessageId>, sqlx::Error> {
     let found = fetch_optional!(
         pool,
@@ -175,20 +175,20 @@ pub async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Option<Messa
     Ok(found.map(MessageId))
 }
 
-/// Values to interpret a message's receipts.
+/// Values needed to interpret a message's receipts.
 #[derive(Debug)]
 pub struct Terms {
-    /// Whether its pushes carry the token that receipts come with.
+    /// Whether its pushes have the token for receipts.
     pub enveloped: bool,
     pub expires_at: Timestamp,
 }
 
-/// Reads the values to interpret a message's receipts.
+/// Reads the values needed to interpret a message's receipts. `None`: unknown message.
 pub async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
     fetch_optional!(pool, Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", (id.0, app.0))
 }
 
-/// An app's messages with ids beyond the page's key, the nearest first; with a topic, of those alone that were addressed to it.
+/// Returns an app's messages beyond the page's key, the nearest ids first. With a topic, only messages to it.
 pub async fn list(
     pool: &PgPool,
     app: AppId,
@@ -220,7 +220,7 @@ pub async fn list(
     Ok(rows)
 }
 
-/// Number of a message's deliveries so far, and of their endings.
+/// Number of a message's deliveries so far, by ending.
 #[derive(Debug)]
 pub struct Ended {
     pub message: MessageId,
@@ -235,8 +235,8 @@ pub struct Ended {
     pub clicked: i64,
 }
 
-/// Reads the progress of these messages. Those without deliveries are left out. Waiting deliveries are not counted, so the cost
-/// does not depend on their number.
+/// Reads the progress of messages. Those without deliveries are omitted. Waiting deliveries are not read, so the cost does not
+/// depend on their number.
 pub async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx::Error> {
     fetch_all!(
         pool,
@@ -249,19 +249,19 @@ pub async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx:
     )
 }
 
-/// Sealed content of a message, and its recipients.
+/// Encrypted content of a message, and its recipients.
 #[derive(Debug)]
 pub struct SealedMessage {
     pub id: MessageId,
-    /// `to`, as it was given.
+    /// `to` of the request.
     pub audience: Value,
-    /// Deliveries to make, as counted when it was accepted.
+    /// Number of deliveries, as counted at the acceptance.
     pub audience_estimate: i64,
-    /// [`bellwire_core::message::Content`]; none: it was deleted.
+    /// Encrypted [`bellwire_core::message::Content`]. `None`: deleted.
     pub content: Option<Vec<u8>>,
 }
 
-/// Reads those of these messages that exist in the app.
+/// Reads these messages. Those that do not exist in the app are omitted.
 pub async fn sealed(pool: &PgPool, app: AppId, ids: &[MessageId]) -> sqlx::Result<Vec<SealedMessage>> {
     fetch_all!(
         pool,

@@ -1,4 +1,4 @@
-//! Data that dispatch reads to open a message or a lane: the message, its app's rules for delivery, and the lane with its key.
+//! Data that dispatch reads for a message or a lane: the message, its app's delivery settings, and the lane with its key.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,59 +14,59 @@ use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::calendar::Calendar;
 use bellwire_rules::policy::caps::{CapSet, Caps};
 
-/// Data of a message for dispatch. The content is still sealed.
+/// Data of a message for dispatch. The content is still encrypted.
 #[derive(Debug)]
 pub struct MessageRow {
     pub id: MessageId,
-    /// Id from which its deliveries' ids are derived: a common id of all messages of its run of a campaign, or the message that
-    /// it replays, or itself.
+    /// Id from which delivery ids are derived: shared by all messages of a campaign run, or that of the replayed message, or
+    /// its own.
     pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
-    /// Sealed JSON of the content; none: it was deleted, since every delivery had ended.
+    /// Encrypted JSON of the content. `None`: deleted, because every delivery had ended.
     pub content: Option<Vec<u8>>,
     pub ttl_s: u32,
     pub urgency: Urgency,
-    /// The `Topic` header, 32 characters.
+    /// `Topic` header, 32 characters.
     pub topic_header: Option<String>,
-    /// Own delivery policy, as stored.
+    /// Delivery policy of the message, as stored.
     pub policy: Option<Value>,
-    /// That of its topic, if it was addressed to one.
+    /// Delivery policy of its topic, as stored.
     pub topic_policy: Option<Value>,
-    /// Whether it is for named users or subscriptions, and so for the users of that time.
+    /// Whether it names users or subscriptions, and so is not for later users of a browser.
     pub personal: bool,
     pub accepted_at: Timestamp,
-    /// Time of its last resume, if recent.
+    /// Time of its last resume, if recent. `None`: none.
     pub resumed_at: Option<Timestamp>,
-    /// Whether it has figures over time of its own.
+    /// Whether it has metrics of its own.
     pub charted: bool,
     pub expires_at: Timestamp,
-    /// The span of the request that it came with, if that was traced.
+    /// Trace context of the send request, if it was traced.
     pub traceparent: Option<String>,
 }
 
 #[derive(Debug)]
 pub struct Conditions {
-    /// The maximum of `retries`.
+    /// Maximum `retries` of a policy.
     pub max_retries: u32,
-    /// The tier's delivery policy, as it was stored.
+    /// Delivery policy of the tier, as stored.
     pub policy: Option<Value>,
     pub calendar: Calendar,
     pub caps: Vec<CapSet>,
-    /// Seconds within which they are wanted accepted.
+    /// SLA in seconds. `None`: none.
     pub sla_s: Option<u32>,
     pub heard: WebhookKinds,
 }
 
-/// Messages that need not be read, since they were just written.
+/// Messages that were just written and need not be read.
 #[derive(Debug, Default)]
 pub struct FreshMessages {
     pub messages: Vec<MessageRow>,
-    /// Settings of the apps' tiers at that time, as far as they came with it.
+    /// Delivery settings of their apps and tiers at that time, if they were read.
     pub conditions: HashMap<(AppId, Tier), Conditions>,
 }
 
-/// Reads messages, each named once, for dispatch. Those that are not there are left out.
+/// Reads distinct messages for dispatch. Missing ones are omitted.
 pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = fetch_all!(
         pool,
@@ -101,16 +101,16 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
     Ok(opened.collect())
 }
 
-/// Stored parts of [`Conditions`], of the app and of its settings of the tier.
+/// Stored columns of [`Conditions`]: of the app and of its tier.
 #[derive(Debug)]
 pub struct StoredConditions {
     /// Value of `apps.max_retries`.
     pub max_retries: i16,
-    /// `apps.timezone`, of its calendar.
+    /// Time zone of the app's calendar.
     pub timezone: String,
     /// Value of `apps.quiet_hours`.
     pub quiet_hours: Option<Value>,
-    /// `apps.caps`, of all tiers.
+    /// Frequency caps of all tiers.
     pub caps: Option<Value>,
     /// Value of `apps.heard`.
     pub heard: i32,
@@ -135,7 +135,7 @@ impl Conditions {
     }
 }
 
-/// Reads the apps' settings for messages of these tiers. Missing apps are left out.
+/// Reads the delivery settings of apps for these tiers. Missing apps are omitted.
 pub async fn load_conditions(
     pool: &PgPool,
     of: &BTreeSet<(AppId, Tier)>,
@@ -170,16 +170,16 @@ pub async fn load_conditions(
     Ok(said.collect())
 }
 
-/// Data of a lane for dispatch. The private key is still sealed.
+/// Data of a lane for dispatch. The private key is still encrypted.
 #[derive(Debug)]
 pub struct LaneRow {
     pub gateway: Gateway,
     pub app: AppId,
     pub weight: u32,
     pub vapid_key: VapidKeyId,
-    /// Private key, sealed.
+    /// Encrypted private key.
     pub private_key: Vec<u8>,
-    /// Value of the `sub` claim.
+    /// Contact in the `sub` claim.
     pub subject: String,
 }
 

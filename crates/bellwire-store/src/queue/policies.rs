@@ -1,4 +1,4 @@
-//! Delivery policies of an app's tiers, topics and subscriptions, kept as they were written.
+//! Delivery policies of an app's tiers, topics and subscriptions, stored as written.
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -9,7 +9,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, SubscriptionId};
 
-/// Reads an app's settings for each tier, in the order of [`Tier::ALL`].
+/// Reads an app's policy of each tier, in the order of [`Tier::ALL`].
 pub async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
     let mut rows = fetch_all!(pool, "SELECT tier, policy FROM tier_settings WHERE app = $1", (app.0))?;
     Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
@@ -39,7 +39,7 @@ pub async fn set_tier(
 
 #[derive(Debug)]
 pub struct RecipientPolicy {
-    /// None: nothing, so that the next place decides.
+    /// Policy. `None`: none is set, so the next level decides.
     pub policy: Option<Value>,
 }
 
@@ -55,7 +55,7 @@ pub struct TopicPolicy {
     pub policy: Value,
 }
 
-/// An app's topics that have a policy, with numbers beyond the page's key, the nearest first.
+/// Returns an app's topics with a policy beyond the page's key, the nearest numbers first.
 pub async fn topics(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<TopicPolicy>, sqlx::Error> {
     paged!(pool, page, TopicPolicy,
         [r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id"# < "$2
@@ -103,7 +103,7 @@ pub async fn set_subscription(
     Ok(WriteOutcome::by(done))
 }
 
-/// Sets a subscription's policy unless it is that one already. Returns whether it was another one.
+/// Sets a subscription's policy if it differs. Returns whether it did.
 pub async fn adopt_subscription(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,8 +1,8 @@
-//! Recall of deliveries that were deferred because their lane was held or its breaker open, when an operator opens the lane
-//! earlier.
+//! Makes deliveries due again that were deferred because their lane was held or its breaker open, when an operator opens the
+//! lane earlier.
 //!
-//! Such a row is due later than its policy planned, by at most [`DEFER_MAX`] and [`SPREAD`], and is not leased. So is one that
-//! waits for its recipient's morning within the next minute: recalled, it is claimed and deferred once more.
+//! Such a row is due later than its policy planned, by at most [`DEFER_MAX`] and [`SPREAD`], and is not leased. A row that
+//! waits for the end of quiet hours within the next minute looks the same: it is claimed and deferred once more.
 
 use sqlx::PgPool;
 
@@ -15,8 +15,8 @@ use bellwire_rules::policy::hold::{DEFER_MAX, SPREAD};
 const CHUNK: i64 = 10_000;
 
 /// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: urgent ones at once, the others
-/// spread out, each at its own place. Rows that are being settled are left out, and a worker may still defer some by older
-/// knowledge. Therefore it is repeated some seconds later.
+/// spread over time. Rows that are being settled are skipped, and workers may still defer some with outdated state. So callers
+/// repeat it some seconds later.
 pub async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<ChunkProgress> {
     let opens_at = opens_at.max(now); // a repetition that comes late spreads what it finds, too
     let done = rows_affected!(

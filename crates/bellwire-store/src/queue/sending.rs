@@ -1,7 +1,7 @@
-//! A message is accepted: its row, and whom it goes to, in one transaction.
+//! Accepts messages: stores the message and its recipients in one transaction.
 //!
 //! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one statement.
-//! Larger ones, and those of messages with a filter, become a cursor for each lane, from which workers take batches.
+//! Larger audiences, and those with a filter, become a cursor for each lane, from which workers take batches.
 
 mod addressed;
 mod keys;
@@ -25,21 +25,20 @@ use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 use rows::Parcel;
 
-/// Concurrent commits of sends, each on its own connection: while one waits for its WAL, the next can be prepared.
+/// Concurrent transactions of sends, each on its own connection: while one waits for its WAL flush, the next is prepared.
 pub const WRITERS: u32 = 2;
 
-/// Largest topic, or whole app, that becomes queue rows at once.
+/// Maximum audience (topic or whole app) that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
 
-/// Largest number of recipients of a transactional message whose deliveries are born leased: a person's browsers. More of them are
-/// found faster by workers than by one process, and more than one worker shares in them. What is in no such hurry waits in the queue
-/// for its lane, its app and their caps.
+/// Maximum recipients of a transactional message whose rows are inserted already leased: the browsers of one person. With more,
+/// several workers should share the deliveries. Less urgent messages wait in the queue, subject to lane, app and caps.
 const HELD_MAX: usize = 4;
 
-/// Stores messages and their audiences, all queue rows in one statement. A message with an unknown subscription is left out
-/// without effect on the others, and so is one whose key belongs to another message. A message to one named subscription, or a
-/// transactional one to at most [`HELD_MAX`] named recipients, is born leased to the holder, if one exists and the message is not
-/// scheduled. Other rows are due at acceptance. Returns the results in order.
+/// Stores messages and their recipients, all queue rows in one statement. A message with an unknown subscription, or with a key
+/// of another message, is omitted without effect on the others. Messages to one subscription, and transactional ones to at most
+/// [`HELD_MAX`] named recipients, are inserted leased to the holder, if one exists and the message is not scheduled. Other rows
+/// are due at acceptance. Returns the results in order.
 pub async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -60,7 +59,7 @@ pub async fn send(
     Ok(sent)
 }
 
-/// Stores messages of which some have keys: all at once, but for those whose key one of the others wanted that was refused.
+/// Stores messages of which some have keys, at once. Messages whose key was claimed by a refused message of the group follow.
 async fn send_by_key(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -95,7 +94,7 @@ async fn send_by_key(
     }
 }
 
-/// Stores messages whose keys are theirs.
+/// Stores messages whose keys are claimed.
 async fn write(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -155,7 +154,8 @@ async fn write(
     Ok(sent)
 }
 
-/// Puts the successors of replaced subscriptions in their place, each once. Returns how many ids lead nowhere: they are taken out.
+/// Replaces the ids of replaced subscriptions by their successors, without duplicates. Removes ids that lead nowhere, and
+/// returns their number.
 async fn follow(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -209,13 +209,13 @@ pub async fn dry_run(
     })
 }
 
-/// Way to reach recipients without names.
+/// How recipients without names are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// One by one if they are few, else by cursors.
+    /// Queue rows if they are few, otherwise cursors.
     Shortest,
     Cursors,
-    /// Cursors in every lane, so that subscriptions made before the due time are reached.
+    /// A cursor in every lane, so that subscriptions registered before the due time are included.
     EveryLane,
 }
 
@@ -229,7 +229,7 @@ impl Way {
     }
 }
 
-/// Finds out what audiences come to, those of users all at once.
+/// Determines the recipients of audiences. All users are read at once.
 async fn resolve(
     conn: &mut PgConnection,
     audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
@@ -275,7 +275,7 @@ async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Resu
     Ok(ResolvedAudience::new(by_way(conn, app, None, lanes, way).await?))
 }
 
-/// Returns the recipients of these lanes with these numbers.
+/// Returns the recipients of lanes with these numbers of subscriptions.
 async fn by_way(
     conn: &mut PgConnection,
     app: AppId,
@@ -290,8 +290,8 @@ async fn by_way(
     }
 }
 
-/// Returns all lanes of an app: subscribers may come to an empty one before a scheduled message is due. A lane that is created later
-/// joins them ([`lanes::ensure`]).
+/// Returns all lanes of an app, because an empty lane may get subscriptions before a scheduled message is due. A lane created
+/// later is added by [`lanes::ensure`].
 async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<ResolvedReach, sqlx::Error> {
     let lanes = fetch_all!(conn, scalar, "SELECT id FROM lanes WHERE app = $1 ORDER BY id", (app.0))?;
     let n_in = |id: i32| kept.iter().find(|(lane, _)| lane.0 == id).map_or(0, |(_, n)| *n);
@@ -325,7 +325,7 @@ async fn small_or_lanes(
     Ok(ResolvedReach::Rows(ids.into_iter().map(SubscriptionId).collect()))
 }
 
-/// Returns those of an audience's lanes that may contain recipients of a message, and their maximum number.
+/// Returns the lanes of an audience that may contain recipients of a message, and their maximum number.
 async fn narrowed(
     conn: &mut PgConnection,
     (app, filter): (AppId, Option<&AudienceFilter>),
@@ -342,13 +342,13 @@ async fn narrowed(
     Ok((ids(&lanes), ReachEstimate { estimate: reach.count, margin: reach.margin }))
 }
 
-/// Number of deliveries, and its margin.
+/// Number of deliveries, with its margin of error.
 struct ReachEstimate {
     estimate: i64,
     margin: i64,
 }
 
-/// Stores a message with a cursor for each lane.
+/// Stores a message and a cursor for each lane.
 async fn fan_out(
     conn: &mut PgConnection,
     message: &NewMessage,

@@ -1,6 +1,6 @@
-//! Pause, resume and cancel. The change itself, the stop for all workers, and the cursors of the fan-out commit together. Waiting
-//! rows follow in chunks, since there can be millions: the first with the change, the others by [`go_on`]. Leased rows are left
-//! to their worker, which reads the stop.
+//! Pauses, resumes and cancels messages. The change itself, the stop for all workers, and the fan-out cursors commit together.
+//! Waiting rows follow in chunks, because there can be millions: the first with the change, the others by [`go_on`]. Leased
+//! rows are left to their worker, which reads the stop.
 
 use sqlx::{PgConnection, PgPool};
 
@@ -15,38 +15,38 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::message::MessageState;
 
-/// Order to a message.
+/// Requested change of a message's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageOrder {
-    /// Nothing goes out until it is resumed. Its time to live keeps running.
+    /// Nothing is sent until it is resumed. Its time to live keeps running.
     Pause,
-    /// It resumes.
+    /// Sending continues.
     Resume,
-    /// It ends, and nothing more is sent.
+    /// Nothing more is sent, permanently.
     Cancel,
 }
 
-/// Result of an order.
+/// Result of a change.
 #[derive(Debug)]
 pub enum Steered {
-    /// There is no such message.
+    /// The message does not exist.
     Unknown,
-    /// Every delivery has ended: there is nothing left to steer.
+    /// Every delivery has ended, so nothing can be changed.
     Done,
-    /// It was cancelled, which is for good.
+    /// The message was cancelled before, which is permanent.
     Cancelled,
-    /// It was so already.
+    /// The message already had that state.
     Already,
-    /// It is so now.
+    /// The message has that state now.
     Now {
-        /// For this process's own dispatch, before the answer goes out.
+        /// Stop for this process's dispatch, to apply before the response.
         stop: Stop,
         /// Whether rows are left for [`go_on`].
         progress: ChunkProgress,
     },
 }
 
-/// Turns a message. `entry` goes into the audit log if that changes anything.
+/// Changes the state of a message. Writes `entry` to the audit log if that changes anything.
 pub async fn steer(
     pool: &PgPool,
     app: AppId,
@@ -67,7 +67,7 @@ pub async fn steer(
     .await
 }
 
-/// Turns a message within the caller's transaction, which is to be committed if it is so now.
+/// Changes the state of a message in the caller's transaction. Commit it if the result is [`Steered::Now`].
 pub(crate) async fn steer_within(
     conn: &mut PgConnection,
     app: AppId,
@@ -115,20 +115,20 @@ pub(crate) async fn steer_within(
     Ok(Steered::Now { stop, progress })
 }
 
-/// Records that a message was cancelled before it was due, and is complete. No worker has it, so nothing can be requeued. Its
-/// content is deleted as if it had been due.
+/// Completes a message that was cancelled before it was due. No worker has it, so nothing can be requeued. Its content is
+/// deleted as after a normal end.
 async fn forget(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<(), sqlx::Error> {
     execute!(conn, "UPDATE messages SET never_began = true, look_at = $2 WHERE id = $1", (id.0, now))
 }
 
-/// Cancels a message whose row is locked: its fan-out ends, and all workers get a stop. Its waiting rows follow.
+/// Cancels a message whose row is locked: deletes its cursors and writes a stop. [`go_on`] cancels its waiting rows.
 pub(crate) async fn cancel_locked(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<Stop, sqlx::Error> {
     set_state(conn, id, MessageState::Cancelled, None).await?;
     execute!(&mut *conn, "DELETE FROM cursors WHERE message = $1", (id.0))?;
     stop_message(conn, StopKind::Cancel, id, now).await
 }
 
-/// Whether any delivery is still to be made. A scheduled message to a whole audience may have none yet.
+/// Whether any delivery has not ended or is not created yet. A scheduled message to a whole audience may have none yet.
 async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
     fetch_one!(
         conn,
@@ -151,7 +151,7 @@ async fn set_state(
     Ok(())
 }
 
-/// Makes the fan-out due, or, with none, not due before it is resumed.
+/// Sets the due time of the message's cursors. `None`: parked until it is resumed.
 async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<Timestamp>) -> Result<(), sqlx::Error> {
     execute!(
         conn,
@@ -161,9 +161,8 @@ async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<
     Ok(())
 }
 
-/// Applies the message's state to the next chunk of waiting rows, in a transaction of its own. It is called until it is done, by
-/// the request that changed the state, and by maintenance, which handles rows that workers parked or queued before they read the
-/// change.
+/// Applies the message's state to the next chunk of waiting rows, in a separate transaction. The request that changed the state
+/// calls it until it is done. So does maintenance, for rows that workers parked or queued before they read the change.
 pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<ChunkProgress, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;

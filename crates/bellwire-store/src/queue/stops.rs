@@ -1,7 +1,7 @@
-//! Stops: deliveries that must no longer be sent, read by each worker several times a second.
+//! Stops: messages and subscriptions whose deliveries must no longer be sent. Each worker reads them several times a second.
 //!
-//! A reading covers everything that the snapshot of the previous one did not show. So no stop is missed, even if its transaction
-//! commits late or the worker was away for long.
+//! A read covers everything that the snapshot of the previous read did not show. So no stop is missed, even if its transaction
+//! commits late or the worker was disconnected for long.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -12,15 +12,15 @@ use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_core::named;
 
 named! {
-    /// Effect of a stop on its target, a message or a subscription.
+    /// Effect of a stop on its message or subscription.
     pub enum StopKind {
-        /// The subscription ended, or is suspended.
+        /// The subscription ended or was suspended.
         Unsubscribe = "unsubscribe",
         /// The subscription is gone.
         Gone = "gone",
-        /// Another subscription takes its place.
+        /// Another subscription replaces it.
         Replace = "replace",
-        /// The subscription has another user: what was meant for the one before is not for it.
+        /// The subscription has another user. Deliveries for the former user must not be sent.
         User = "user",
         /// The message was cancelled.
         Cancel = "cancel",
@@ -32,7 +32,7 @@ named! {
 }
 
 impl StopKind {
-    /// Event of a message's stop.
+    /// Returns the event of a message's stop.
     fn event(self) -> EventType {
         match self {
             StopKind::Cancel => EventType::MessageCancelled,
@@ -45,27 +45,27 @@ impl StopKind {
 /// Stop of a message or of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop {
-    /// Of two stops of one target, the one with the higher number holds.
+    /// Sequence number. Of two stops for one target, the higher number counts.
     pub seq: i64,
     /// Kind of the stop.
     pub kind: StopKind,
-    /// A subscription, or a message.
+    /// Id of a subscription or a message.
     pub target: Uuid,
-    /// Of a subscription: the last of its lives whose deliveries are stopped. Of a message: 0.
+    /// Last life of the subscription whose deliveries are stopped. 0 for a message.
     pub life: i32,
 }
 
-/// End of a reading: the state that it could see.
+/// Horizon of a read: the snapshot that it saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Horizon {
-    /// Value of the type `pg_snapshot`.
+    /// Snapshot, as text of the type `pg_snapshot`.
     snapshot: String,
-    /// The oldest transaction that was under way then.
+    /// Oldest transaction running at the time.
     xmin: i64,
 }
 
 impl Horizon {
-    /// Returns the oldest transaction that was running then. Rows that a reading did not see were written by it or by later ones.
+    /// Returns the oldest transaction that was running then. Rows that the read did not see belong to it or to later ones.
     pub fn oldest_transaction(&self) -> i64 {
         self.xmin
     }
@@ -73,17 +73,17 @@ impl Horizon {
 
 const NOTHING: &str = "1:1:";
 
-/// Result of a reading.
+/// Result of a read.
 #[derive(Debug)]
 pub struct StopsRead {
-    /// Every stop that the reading before could not see, in the order of their numbers.
+    /// Stops that the previous read could not see, in order of sequence.
     pub stops: Vec<Stop>,
-    /// Start of the next reading.
+    /// Start of the next read.
     pub horizon: Horizon,
 }
 
-/// Reads the stops that the last reading could not see. A first reading, without a last one, only determines the start of the
-/// next: later claims see earlier stops.
+/// Reads the stops that the last read could not see. The first read (`None`) only determines the start of the next one: claims
+/// see earlier stops.
 pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<StopsRead> {
     let reading = read_from(pool, last.map(|last| &*last.snapshot)).await?;
     match last {
@@ -115,7 +115,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead>
     Ok(StopsRead { stops, horizon })
 }
 
-/// Writes a stop of a message for all workers, and listeners, in the transaction that changed and locked its row.
+/// Writes a stop of a message for all workers and live streams, in the transaction that changed and locked its row.
 pub async fn stop_message(
     conn: &mut PgConnection,
     kind: StopKind,

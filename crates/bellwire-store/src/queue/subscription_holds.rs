@@ -1,4 +1,4 @@
-//! Subscriptions whose push service has refused more pushes for a while, as all workers read them.
+//! Holds of single subscriptions, for which the push service refuses pushes for a while. All workers read them.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_rules::policy::hold::HoldReason;
 
-/// Returns the holds that were written since a reading and end after `ended_before`, at most `limit`; all of them without `since`.
+/// Returns the holds written since a read that end after `ended_before`, at most `limit`. All of them without `since`.
 pub async fn changed(
     pool: &PgPool,
     since: Option<Since>,
@@ -26,8 +26,8 @@ pub async fn changed(
     .await
 }
 
-/// Writes the holds that these settlements found, with the attempts that found them. Of two holds of one subscription the one that
-/// ends later stands.
+/// Stores the holds found by these settlements, together with their attempts. Of two holds of one subscription, the one that
+/// ends later counts.
 pub async fn write<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>) -> sqlx::Result<()> {
     let found = settlements.filter_map(|it| Some((it.delivery().subscription.0, it.hold()?)));
     let (ids, holds): (Vec<Uuid>, Vec<HoldReason>) = found.unzip();
@@ -49,7 +49,7 @@ pub async fn write<'a>(conn: &mut PgConnection, settlements: impl Iterator<Item 
     )
 }
 
-/// Returns the end of a subscription's last hold, which may be over.
+/// Returns the end of a subscription's last hold, possibly in the past.
 pub async fn ends_at(conn: &mut PgConnection, subscription: SubscriptionId) -> sqlx::Result<Option<Timestamp>> {
     fetch_optional!(conn, scalar, "SELECT held_until FROM subscription_holds WHERE subscription = $1", (subscription.0))
 }

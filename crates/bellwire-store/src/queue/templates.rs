@@ -1,4 +1,4 @@
-//! Stored templates. Their content is sealed under [`bellwire_vault::TEMPLATE`] and the template's id.
+//! Stored templates. Their content is encrypted with [`bellwire_vault::TEMPLATE`] and the template's id.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -23,7 +23,7 @@ pub struct ListedTemplate {
 pub struct TemplateRow {
     pub id: Uuid,
     pub name: String,
-    /// Sealed [`bellwire_core::template::Template`], as JSON.
+    /// Encrypted [`bellwire_core::template::Template`], as JSON.
     pub content: Vec<u8>,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
@@ -38,7 +38,7 @@ pub async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<
     )
 }
 
-/// An app's templates with ids beyond the page's key, the nearest first.
+/// Returns an app's templates beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ListedTemplate>> {
     paged!(pool, page, ListedTemplate,
         ["SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
@@ -48,16 +48,16 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<L
 
 #[derive(Debug)]
 pub enum Put {
-    /// There was none of that name.
+    /// The template was created.
     Made(ListedTemplate),
     Replaced(ListedTemplate),
-    /// The app has [`TEMPLATES_MAX`] already.
+    /// The app has [`TEMPLATES_MAX`] templates.
     TooMany,
-    /// Another template of that name was created after [`lock`].
+    /// Another template with this name was created after [`lock`].
     Taken,
 }
 
-/// Returns the id under which a template of that name is to be sealed: that of the existing one, which cannot change until the
+/// Returns the id with which a template's content must be encrypted: that of the existing template, locked until the
 /// transaction ends, or `new`.
 pub async fn lock(conn: &mut PgConnection, app: AppId, name: &str, new: Uuid) -> sqlx::Result<Uuid> {
     let there = fetch_optional!(
@@ -69,7 +69,7 @@ pub async fn lock(conn: &mut PgConnection, app: AppId, name: &str, new: Uuid) ->
     Ok(there.unwrap_or(new))
 }
 
-/// Puts a template, sealed under an id from [`lock`].
+/// Creates or replaces a template, encrypted with an id from [`lock`].
 pub async fn put(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,4 +1,4 @@
-//! `maxReceivesPerSecond`: turns that deliveries to one subscription take, shared by all replicas.
+//! `maxReceivesPerSecond`: assigns time slots to deliveries of one subscription, shared by all replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use bellwire_core::id::SubscriptionId;
 pub struct TurnRequest {
     pub subscription: SubscriptionId,
     pub interval: Duration,
-    /// A turn at this time or later is of no use to it. None: any turn is.
+    /// Time from which a slot is too late for the delivery. `None`: never.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Gives each delivery the next turn of its subscription, in the order of the slice: now or later. A delivery that would expire
-/// first gets none, and uses none. The bucket has a depth of one: unused turns are lost.
+/// Assigns each delivery the next slot of its subscription, in the order of the slice: now or later. A delivery that would
+/// expire first gets no slot, and uses none. The bucket has a depth of one: unused slots are lost.
 pub async fn take_turns(pool: &PgPool, wanted: &[TurnRequest], now: Timestamp) -> sqlx::Result<Vec<Option<Timestamp>>> {
     let places: BTreeSet<(i16, SubscriptionId)> =
         wanted.iter().map(|wanted| (wanted.subscription.shard(), wanted.subscription)).collect();
@@ -71,9 +71,9 @@ fn turn(next_at: &mut Timestamp, wanted: &TurnRequest, now: Timestamp) -> Option
 #[derive(Debug, Clone, Copy)]
 pub struct Backlog {
     pub all: i64,
-    /// Those of them whose turn is yet to come.
+    /// Deliveries whose slot is in the future.
     pub throttled: i64,
-    /// Planned time of the first of them.
+    /// Earliest planned time.
     pub oldest: Option<Timestamp>,
 }
 

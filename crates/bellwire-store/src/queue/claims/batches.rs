@@ -1,4 +1,4 @@
-//! Fan-out: batches taken off cursors, and batches whose workers were lost.
+//! Fan-out: takes batches from cursors, and leases batches of crashed workers again.
 
 use std::collections::HashMap;
 
@@ -22,15 +22,15 @@ use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
 
-/// Part of its lost time that a paced message makes up for at once.
+/// Maximum delay that a paced message catches up at once.
 const MADE_UP_FOR: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
 
-/// A batch under our lease.
+/// A batch under this worker's lease.
 #[derive(Debug)]
 pub struct Batch {
     /// Id of the batch.
     pub id: Uuid,
-    /// The fence of its settling.
+    /// Lease, which fences the settlement.
     pub lease: Uuid,
     /// Message of the batch.
     pub message: MessageId,
@@ -42,31 +42,31 @@ pub struct Batch {
     pub leases: i16,
     /// Recipients in order of id.
     pub recipients: Vec<Recipient>,
-    /// Number of candidates that its cut read and did not take.
+    /// Number of candidates that were read and not taken.
     pub passed: usize,
-    /// Time of its place in its message's pace. `None`: no pace, or its first worker was lost.
+    /// Time of the batch in its message's pace. `None`: no pace, or its first worker crashed.
     pub paced_at: Option<Timestamp>,
 }
 
 /// Result of taking a batch.
 #[derive(Debug)]
 pub enum TakeBatchResult {
-    /// No claimable rows of this lane and tier at this time.
+    /// Nothing is claimable in this lane and tier.
     Nothing,
-    /// No recipients: the cursor passed this many candidates that its message is not for, or ended.
+    /// No recipients: the cursor passed only candidates that are not recipients, or ended.
     NoRecipients {
         /// Number of passed candidates.
         passed: usize,
     },
-    /// A batch, leased to us.
+    /// A batch, leased to this worker.
     Batch(Batch),
 }
 
-/// Takes the next batch of up to `size` recipients off the cursor of a lane and tier that waited longest. `batch` is a
-/// fresh id, which is also its first lease.
+/// Takes the next batch of up to `size` recipients from the cursor of a lane and tier that waited longest. `batch` is a new id,
+/// which is also the first lease.
 ///
-/// The batch is durable when this returns. If a crash of Postgres lost it, its POSTs would be unknown, also those to recipients
-/// who unsubscribe before it is taken again. The function is as long as its statements.
+/// The batch is flushed before this returns. If a crash of Postgres lost it, its POSTs would be unknown, also those to
+/// recipients who unsubscribe before they are taken again. The function is long because of its statements.
 pub async fn take_batch(
     pool: &PgPool,
     span: DueSpan,
@@ -164,20 +164,20 @@ pub async fn take_batch(
     }))
 }
 
-/// Recipients that a cursor with a pace gives at a time: those of a second, or a single one.
+/// Returns the recipients that a paced cursor gives at a time: those of one second, or a single one.
 fn paced_size(pace_us: i64) -> usize {
     usize::try_from(1_000_000 / pace_us.max(1)).unwrap_or(1).max(1)
 }
 
-/// Returns the next due time of a paced cursor that was due at `due_at` and gave `n`. It makes up for at most [`MADE_UP_FOR`] of
-/// time lost, for example while its lane was held, and then continues at its pace.
+/// Returns the next due time of a paced cursor that was due at `due_at` and gave `n` recipients. It catches up at most
+/// [`MADE_UP_FOR`] of a delay, for example of a held lane.
 fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp {
     let taken = chrono::TimeDelta::microseconds(pace_us.saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)));
     due_at.max(now - MADE_UP_FOR).checked_add_signed(taken).unwrap_or(Timestamp::MAX_UTC)
 }
 
-/// Leases one batch whose lease ran out, and that is none of `own`: its worker died, or lost the database for longer than
-/// that.
+/// Leases a batch whose lease has expired, unless it is in `own`: its worker crashed, or was disconnected from the database for
+/// too long.
 pub async fn lease_lost_batch(
     pool: &PgPool,
     span: DueSpan,
@@ -235,7 +235,8 @@ pub async fn lease_lost_batch(
     }))
 }
 
-/// Renews the leases of batches, by id and lease. One that is being settled is skipped, because no other worker can lease it.
+/// Renews the leases of batches, by id and lease. Batches that are being settled are skipped, because no other worker can lease
+/// them.
 pub async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = batches.iter().copied().unzip();
     execute!(
@@ -247,7 +248,7 @@ pub async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until: Times
     )
 }
 
-/// Turns a batch that killed its workers into queue rows, so that the recipient that does it ends up alone.
+/// Turns a batch whose workers crashed repeatedly into queue rows, so that the recipient that causes it is isolated.
 pub async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Timestamp) -> sqlx::Result<()> {
     let mut tx = begin(pool).await?;
     let fence = rows_affected!(&mut *tx, "DELETE FROM batches WHERE id = $1 AND lease = $2", (batch.id, batch.lease))?;

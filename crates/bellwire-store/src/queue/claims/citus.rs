@@ -1,4 +1,4 @@
-//! Claiming of rows with subscriptions and attempts on other machines of Citus: claimed rows are read with their local messages,
+//! Claims rows on Citus, where subscriptions and attempts are on other machines: reads claimed rows with their local messages,
 //! and then their recipients by key, from the shards that contain them.
 
 use std::collections::{HashMap, HashSet};
@@ -26,12 +26,12 @@ struct Claimed {
     has_turn: bool,
     life: i32,
     message_state: String,
-    /// Whether its message was for subscriptions or users by name.
+    /// Whether its message named subscriptions or users.
     is_named: bool,
     is_in_tier: bool,
 }
 
-/// A recipient, and what else decides.
+/// A recipient, with the other values that decide about sending.
 struct RecipientRead {
     found: RecipientRow,
     lane: LaneId,
@@ -129,7 +129,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
 }
 
 impl Claimed {
-    /// Returns the row with its recipient as read. `None`: the subscription no longer exists.
+    /// Combines the row with its recipient. `None`: the subscription no longer exists.
     fn open(self, of: Option<&RecipientRead>, is_recorded: bool) -> ClaimedRow {
         let mut found = of.map_or_else(|| RecipientRow::deleted(self.subscription), |of| of.found.clone());
         found.is_past = of.is_some_and(|of| self.life < of.revived || self.life < of.life && self.is_named);

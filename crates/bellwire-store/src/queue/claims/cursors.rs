@@ -1,4 +1,4 @@
-//! Due cursors from which no batch is taken.
+//! Defers and removes due cursors without taking a batch.
 
 use sqlx::{PgConnection, PgPool};
 
@@ -17,7 +17,7 @@ pub async fn next_cursor(pool: &PgPool, span: DueSpan) -> sqlx::Result<Option<Me
     Ok(message.map(MessageId))
 }
 
-/// Defers a due cursor until `until`. Returns false if it is absent or no longer due.
+/// Defers a due cursor until `until`. Returns `false` if it is absent or no longer due.
 pub async fn postpone_cursor(
     pool: &PgPool,
     message: MessageId,
@@ -33,9 +33,9 @@ pub async fn postpone_cursor(
     Ok(postponed == 1)
 }
 
-/// Sets a locked cursor aside whose message may not be sent by the state at the lock: the cursor of a cancelled message is
-/// deleted, that of a paused one waits for a resume. Returns false if the message is to be sent. An order handles the cursors of
-/// its message. This is for a cursor that the order did not see.
+/// Handles a locked cursor whose message must not be sent now. If the message is cancelled, deletes the cursor; if it is
+/// paused, parks it. Returns `false` if the message is to be sent. Pausing or cancelling a message handles its cursors; this is
+/// for a cursor that was created concurrently.
 pub(super) async fn put_aside(
     conn: &mut PgConnection,
     message: MessageId,

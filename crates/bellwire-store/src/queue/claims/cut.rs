@@ -1,4 +1,4 @@
-//! Recipients behind a cursor that a batch takes, without a filter.
+//! Recipients that a batch takes from a cursor without a filter.
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -12,28 +12,28 @@ pub(super) struct BatchScope {
     pub app: AppId,
     pub lane: LaneId,
     pub topic: Option<i32>,
-    /// The shard that is cut from; none: all of them.
+    /// Shard to read. `None`: all.
     pub shard: Option<i16>,
     pub after: SubscriptionId,
     pub accepted_at: Timestamp,
-    /// Time as of which the message's filter judges person and time zone. None: the present.
+    /// Time as of which the filter evaluates person and time zone. `None`: now.
     pub assigned_at: Option<Timestamp>,
-    /// Whether frequency caps may ask whose browsers its recipients are.
+    /// Whether users are read for frequency caps.
     pub is_capped: bool,
 }
 
 pub(super) struct BatchChunk {
     pub recipients: Vec<Recipient>,
     pub after: SubscriptionId,
-    /// Whether no recipients remain after it.
+    /// Whether no recipients remain after the cut.
     pub is_last: bool,
-    /// Candidates that the message is not for.
+    /// Number of candidates that are not recipients.
     pub passed: usize,
-    /// Those of them whom its sunset rule left out.
+    /// Number of candidates excluded by the sunset rule.
     pub sunset: i64,
 }
 
-/// Cuts up to `size` recipients off who come after a cursor.
+/// Takes up to `size` recipients after a cursor.
 pub(super) async fn cut(
     conn: &mut PgConnection,
     place: &BatchScope,
@@ -45,7 +45,7 @@ pub(super) async fn cut(
     Ok(BatchChunk { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
 }
 
-/// The statements of [`read_recipients`], of all shards or one.
+/// Declares the statements of [`read_recipients`], for all shards or one.
 macro_rules! recipients {
     (everybody, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
         query!(

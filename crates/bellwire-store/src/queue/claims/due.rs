@@ -1,4 +1,4 @@
-//! Lanes with due work, found without reading the work.
+//! Finds lanes with due work, without reading the work.
 
 use sqlx::PgPool;
 
@@ -6,7 +6,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 
-/// A (lane, tier) that has something to do now.
+/// A lane and tier with due work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueLane {
     pub app: AppId,
@@ -23,7 +23,7 @@ pub enum WorkTable {
     Cursors,
 }
 
-/// Of each [source](Source) that has something due, since when the first of it has been.
+/// Due time of the first work in each table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Due time of [`WorkTable::Queue`].
@@ -45,12 +45,12 @@ impl Sources {
         }
     }
 
-    /// Whether something is due elsewhere than in the queue, too.
+    /// Whether batches or cursors are due.
     pub fn beside_queue(self) -> bool {
         self.batches.is_some() || self.cursors.is_some()
     }
 
-    /// Sources in order of claims: started work before new work.
+    /// Returns the tables with due work in order of claims: started work before new work.
     pub fn iter(self) -> impl Iterator<Item = (WorkTable, Timestamp)> {
         let all =
             [(WorkTable::Queue, self.queue), (WorkTable::Batches, self.batches), (WorkTable::Cursors, self.cursors)];
@@ -58,32 +58,32 @@ impl Sources {
     }
 }
 
-/// Claimable part of a lane and tier: rows that became due within a time.
+/// Claimable part of a lane and tier: rows that became due within a period.
 ///
-/// It begins where the last poll found the first row. Earlier rows are dead: they were claimed or ended, but a long snapshot, of
-/// a backup for example, prevents Postgres from removing them, and each claim would read all of them. A row that becomes due
-/// earlier later on, because it was moved or its commit was late, is the first one that the next poll finds.
+/// It begins where the last poll found the first row. Earlier rows are dead: they were claimed or ended, but a long snapshot,
+/// of a backup for example, prevents Postgres from removing them, and each claim would read all of them. If a row becomes due
+/// earlier afterwards, because it was moved or committed late, the next poll finds it first.
 #[derive(Debug, Clone, Copy)]
 pub struct DueSpan {
     /// Lane of the rows.
     pub lane: LaneId,
     /// Tier of the rows.
     pub tier: Tier,
-    /// Start of the time.
+    /// Start of the period.
     pub since: Timestamp,
-    /// End of the time: now.
+    /// End of the period: now.
     pub now: Timestamp,
 }
 
 impl DueSpan {
-    /// Everything that is due.
+    /// Includes all rows due until now.
     pub fn all(lane: LaneId, tier: Tier, now: Timestamp) -> Self {
         Self { lane, tier, since: Timestamp::UNIX_EPOCH, now }
     }
 }
 
-/// Returns all due work by tier, found by one skip scan of each table. Each scan probes the index once per lane and tier with rows. The
-/// three scans differ in their table only, which cannot be a parameter in SQL.
+/// Returns all due work by tier, with one skip scan per table. Each scan probes the index once per lane and tier with rows. The
+/// three scans differ only in their table, which cannot be a parameter.
 pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
     let found = fetch_all!(
         pool,

@@ -1,8 +1,7 @@
-//! Fan-out of messages with a filter: which of the next candidates a batch takes.
+//! Fan-out with a filter: selects the next candidates for a batch.
 //!
-//! A cut reads a bounded number of candidates in small statements, and moves the cursor past all of them, taken or not. So its
-//! transaction is short even if the filter takes few, and the other messages of its lane and tier have their turn before it
-//! continues.
+//! A cut reads a limited number of candidates in small statements, and moves the cursor past all of them, taken or not. So its
+//! transaction is short even if the filter accepts few, and other messages of its lane and tier run before it continues.
 
 use sqlx::PgConnection;
 
@@ -16,10 +15,10 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_segment::{AudienceFilter, FilterVerdict};
 
 pub(super) const LOOKED_AT_MAX: usize = 4_000;
-/// Fewest that one statement asks for: what it costs to start one counts for each.
+/// Minimum number of candidates per statement, because each statement has a fixed cost.
 const ASKED_MIN: usize = 100;
 
-/// Cuts up to `size` of those off who come after a cursor and are taken by its message's filter. `None`: all are taken.
+/// Takes up to `size` recipients after a cursor that its message's filter accepts. `None`: the message has no filter.
 pub(super) async fn cut(
     conn: &mut PgConnection,
     place: &BatchScope,
@@ -55,14 +54,14 @@ pub(super) async fn cut(
     Ok(BatchChunk { recipients, after: stretch.after, is_last, passed, sunset })
 }
 
-/// Returns the number of candidates to read in order to find `wanted` more, from the numbers taken and passed so far.
+/// Returns the number of candidates to read to find `wanted` more, estimated from the numbers taken and passed so far.
 fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
     let per_taken = (taken + passed + 1).div_ceil(taken + 1);
     let left = LOOKED_AT_MAX.saturating_sub(taken + passed);
     wanted.saturating_mul(per_taken).max(ASKED_MIN).min(left.max(1))
 }
 
-/// Reads the data for sending of those that are still active, in order of id.
+/// Reads the data for sending of active subscriptions, in order of id.
 async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: bool) -> sqlx::Result<Vec<Recipient>> {
     if ids.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Recipient of a claimed delivery, and its permission to be sent.
+//! Recipient of a claimed delivery, and whether it may be sent.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -7,34 +7,34 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
 
-/// Permission of a claimed delivery at the time of its claim. Later changes arrive as a [stop](crate::queue::stops).
+/// Whether a claimed delivery may be sent, as of its claim. Later changes arrive as a [stop](crate::queue::stops).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sendability {
-    /// It may be sent: its subscription is active and its message is sending.
+    /// Send: its subscription is active and its message is sending.
     Sendable,
-    /// It is parked: its message is paused.
+    /// Park: its message is paused.
     Paused,
-    /// It is cancelled: its message was cancelled, its subscription was unsubscribed, suspended or erased, or it was for an
-    /// earlier life of it.
+    /// Cancel: its message was cancelled, its subscription was unsubscribed, suspended or erased, or the delivery was for an
+    /// earlier life.
     Cancelled,
-    /// It is gone: its subscription is gone or expired.
+    /// End as gone: its subscription is gone or has expired.
     Gone,
-    /// Another subscription has taken the place of its own: it is for that one.
+    /// Move to the successor: another subscription has replaced its own.
     Replaced,
 }
 
 struct Circumstances {
     message: MessageState,
-    /// The subscription's, if it exists.
+    /// State of the subscription. `None`: it does not exist.
     subscription: Option<SubscriptionState>,
-    /// Whether another one is known to have taken its place.
+    /// Whether it has a successor.
     has_successor: bool,
-    /// Whether the delivery was for an earlier life of it.
+    /// Whether the delivery was for an earlier life of the subscription.
     is_past: bool,
 }
 
 impl Circumstances {
-    /// From the names that the statements of the hot path read.
+    /// Derives the result from stored names of states.
     fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
         const CHECKED: &str = "checked by the table";
         Self {
@@ -59,30 +59,30 @@ fn standing(circumstances: &Circumstances) -> Sendability {
     }
 }
 
-/// Recipient of a delivery. The address is still sealed.
+/// Recipient of a delivery. The address is still encrypted.
 #[derive(Debug)]
 pub struct Recipient {
     /// Id of the subscription.
     pub subscription: SubscriptionId,
-    /// The first id of this browser, from which the delivery's id is derived.
+    /// First id of this browser, from which the delivery's id is derived.
     pub origin_id: SubscriptionId,
-    /// Sealed p256dh, auth and endpoint; empty where there is nothing to send.
+    /// Encrypted p256dh, auth and endpoint. Empty if nothing is to be sent.
     pub address: Vec<u8>,
-    /// Whether it may be sent.
+    /// Whether the delivery may be sent.
     pub standing: Sendability,
     /// Delivery policy of the subscription.
     pub policy: Option<Value>,
-    /// Time zone (IANA), if the browser reported one.
+    /// IANA time zone. `None`: not reported by the browser.
     pub timezone: Option<String>,
-    /// User of the browser, for frequency caps. `None`: no known user, or the app had no caps at the claim.
+    /// User of the browser, for frequency caps. `None`: no user, or the app had no caps at the claim.
     pub user_id: Option<String>,
-    /// Whether a push service has accepted a push to it before.
+    /// Whether a push to the subscription was accepted before.
     pub proven: bool,
-    /// The life of the subscription that it is for.
+    /// Life of the subscription that the delivery is for.
     pub life: i32,
 }
 
-/// Data of a recipient at a claim. If the subscription no longer exists, hardly more than its id.
+/// Columns of a recipient. For a deleted subscription, little more than its id.
 #[derive(Clone)]
 pub(super) struct RecipientRow {
     pub id: SubscriptionId,
@@ -99,7 +99,7 @@ pub(super) struct RecipientRow {
 }
 
 impl RecipientRow {
-    /// Returns the data of a subscription that no longer exists.
+    /// Returns the columns of a deleted subscription.
     pub(super) fn deleted(id: SubscriptionId) -> Self {
         Self {
             id,

@@ -1,8 +1,8 @@
-//! Fan-out where Citus keeps subscriptions on other machines: shard by shard, so that a batch lies in one of them. Then its recipients are read
-//! there, its attempts written and its subscriptions pruned there, and its settling is committed in two phases on one machine.
+//! Fan-out on Citus: shard by shard, so that a batch belongs to one shard. Its recipients are then read, its attempts written
+//! and its subscriptions pruned on one machine, and its settlement commits in two phases on one machine.
 //!
-//! The position of a cursor is the last id before it, as on plain Postgres, but in another order: by shard, which is the end of
-//! an id, and then by id.
+//! The position of a cursor is the last id before it, as on plain Postgres, but in another order: by shard (the end of an id),
+//! and then by id.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -14,8 +14,8 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{SHARDS, SubscriptionId};
 use bellwire_segment::AudienceFilter;
 
-/// Cuts the next recipients off, in the cursor's shard or in the first one after it with any. There are fewer than `size` at the
-/// end of that shard.
+/// Takes the next recipients in the cursor's shard, or in the first shard after it with any. At the end of a shard there are
+/// fewer than `size`.
 pub(super) async fn cut(
     conn: &mut PgConnection,
     mut place: BatchScope,
@@ -39,7 +39,7 @@ pub(super) async fn cut(
     }
 }
 
-/// Whether a cursor that comes after `after` has still to come to a subscription.
+/// Whether a cursor at `after` has yet to reach a subscription.
 pub fn is_ahead(after: SubscriptionId, subscription: SubscriptionId) -> bool {
     let order = |id: SubscriptionId| (engine::is_distributed().then(|| id.shard()), id);
     order(after) < order(subscription)

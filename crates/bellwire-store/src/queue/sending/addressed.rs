@@ -1,4 +1,4 @@
-//! A message that is sent, whom it is addressed to, and what becomes of it.
+//! A message to store, its recipients, and the result.
 
 use std::collections::HashSet;
 
@@ -17,30 +17,30 @@ pub struct NewMessage {
     pub id: MessageId,
     pub app: AppId,
     pub tier: Tier,
-    /// `to`, as it was given.
+    /// `to` of the request.
     pub audience: Value,
-    /// Filter of its audience. `None`: all of it. Only with an audience without named recipients.
+    /// Filter of its audience. `None`: no filter. Only for audiences without named recipients.
     pub filter: Option<AudienceFilter>,
-    /// Sealed [`bellwire_core::message::Content`], as JSON.
+    /// Encrypted [`bellwire_core::message::Content`], as JSON.
     pub content: Vec<u8>,
     pub ttl_s: i32,
     pub urgency: Urgency,
-    /// Hash of its collapse key.
+    /// Hash of its collapse key. `None`: none.
     pub topic_header: Option<String>,
     pub policy: Option<Value>,
-    /// Whether its pushes carry our envelope, and with it the token that receipts come with.
+    /// Whether its pushes have Bellwire's envelope, with the token for receipts.
     pub enveloped: bool,
-    /// Time of acceptance, or of a scheduled message, its time.
+    /// Time of acceptance, or the scheduled time.
     pub accepted_at: Timestamp,
-    /// Time at which the API accepted a message for later. `None`: it is not for later.
+    /// Time at which the API accepted a scheduled message. `None`: not scheduled.
     pub received_at: Option<Timestamp>,
-    /// Whether it uses cursors for any size of audience, unless recipients are named. Scheduled messages always do.
+    /// Whether it uses cursors for an audience of any size. Scheduled messages always do, unless recipients are named.
     pub by_cursors: bool,
-    /// Name given by its sender.
+    /// Sender's own key for the message.
     pub key: Option<String>,
-    /// The span of its request, if that is traced.
+    /// Trace context of its request, if that is traced.
     pub traceparent: Option<String>,
-    /// Sender: the id of an API key or a teammate. `None`: a sender without one.
+    /// Sender: id of an API key or teammate. `None`: neither.
     pub sent_by: Option<Uuid>,
 }
 
@@ -60,7 +60,7 @@ pub enum Audience {
     Users(Vec<String>),
     Topic {
         name: String,
-        /// Whether it is no mistake if there is no such topic: browsers may make topics by joining.
+        /// Whether a missing topic is allowed, because browsers may create it by joining.
         may_be_missing: bool,
     },
     All,
@@ -73,7 +73,7 @@ pub struct Addressed {
 }
 
 impl Addressed {
-    /// Whether it is scheduled for an audience that subscribers may still join.
+    /// Whether it is scheduled for an audience that may still grow.
     pub(super) fn awaits_newcomers(&self) -> bool {
         self.message.is_for_later() && !self.audience.is_named()
     }
@@ -85,7 +85,7 @@ impl Addressed {
     }
 }
 
-/// Holder of rows that are born leased, who must send [`Sent::born`] after the commit.
+/// Holder of rows that are inserted already leased. It must send [`Sent::born`] after the commit.
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseHolder {
     pub lease: Uuid,
@@ -103,13 +103,13 @@ impl Audience {
         matches!(self, Self::Subscriptions(_) | Self::Users(_))
     }
 
-    /// The users that it names, none if it names no users.
+    /// Returns the users that it names, if any.
     pub(super) fn users(&self) -> Option<&[String]> {
         if let Self::Users(users) = self { Some(users) } else { None }
     }
 }
 
-/// An audience that was looked up.
+/// An audience whose recipients were determined.
 pub(super) struct ResolvedAudience {
     pub(super) reach: ResolvedReach,
     pub(super) topic: Option<i32>,
@@ -123,43 +123,43 @@ impl ResolvedAudience {
     }
 }
 
-/// A delivery that was born leased to this process.
+/// A delivery that was inserted leased to this process.
 #[derive(Debug)]
 pub struct Born {
     /// Lane of the subscription.
     pub lane: LaneId,
-    /// As if it had been claimed.
+    /// Queue row, in the form of a claimed one.
     pub row: ClaimedRow,
-    /// Message of the row, as if it had been read.
+    /// Message of the row, in the form in which dispatch reads it.
     pub message: MessageRow,
-    /// Settings for messages of its app and tier at the time of storing. The deliveries of the first message among those written
-    /// together have them. No delivery has them if that message is refused, or has no recipients.
+    /// Delivery settings of its app and tier when it was stored. Only the first message of an app and tier in a group has them,
+    /// and none if that message was refused or has no recipients.
     pub conditions: Option<Conditions>,
 }
 
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Subscriptions that do not exist in this app. If there are any, nothing was done.
+    /// Unknown subscriptions. If there are any, nothing was stored.
     pub unknown: Vec<SubscriptionId>,
-    /// Recipients that other subscriptions have replaced. If there are any, nothing was done.
+    /// Replaced recipients. If there are any, nothing was stored.
     pub(super) replaced: Vec<SubscriptionId>,
-    /// Whether no topic of that name existed. If that is a mistake, nothing was done.
+    /// Whether the topic does not exist. If that is not allowed, nothing was stored.
     pub lacks_topic: bool,
-    /// Deliveries to make, as far as known now.
+    /// Estimated number of deliveries.
     pub estimate: i64,
-    /// Margin of the estimate, in 95 of 100 cases.
+    /// Margin of error of the estimate, plus or minus, at 95 % confidence.
     pub margin: i64,
-    /// Whether recipients are still to be found, independent of the estimate.
+    /// Whether the message has a fan-out, independent of the estimate.
     pub expands: bool,
-    /// Named subscriptions that are not active, or users without an active one.
+    /// Number of named subscriptions that are not active, and of named users without an active one.
     pub unreachable: i64,
-    /// The message that has its key. If there is one, nothing was done.
+    /// Other message that has its key. If there is one, nothing was stored.
     pub key_taken_by: Option<MessageId>,
-    /// Rows that were born leased, for the [`LeaseHolder`].
+    /// Rows inserted already leased, for the [`LeaseHolder`].
     pub born: Vec<Born>,
 }
 
-/// Those of `wanted` that are not among the found.
+/// Returns the wanted subscriptions that were not found.
 pub(super) fn missing(wanted: &[SubscriptionId], found: impl Iterator<Item = SubscriptionId>) -> Vec<SubscriptionId> {
     let found: HashSet<SubscriptionId> = found.collect();
     wanted.iter().copied().filter(|id| !found.contains(id)).collect()

@@ -1,4 +1,4 @@
-//! Senders' own keys of messages. Of the active messages of an app, no two have the same key.
+//! Senders' own keys for messages. No two active messages of an app have the same key.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,13 +10,13 @@ use super::addressed::Addressed;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::MessageId;
 
-/// Timeout for a concurrent transaction that stores a message under one of the keys, which takes some milliseconds. Messages of
-/// other senders wait, too. Afterwards it is a lock timeout, which [`crate::is_lock_timeout`] recognises.
+/// Timeout for a concurrent transaction that stores a message with one of the keys, normally some milliseconds. Messages of
+/// other senders wait meanwhile. [`crate::is_lock_timeout`] recognises it.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '300ms'";
 const NO_MORE_PATIENCE: &str = "SET LOCAL lock_timeout TO DEFAULT";
 
-/// Claims the keys of messages that are about to be stored in this transaction. Returns of each which other message has its
-/// key; none: it has none, or has it to itself now.
+/// Claims the keys of messages to be stored in this transaction. Returns for each the other message that has its key. `None`:
+/// it has no key, or the key is claimed.
 pub(super) async fn claim(
     conn: &mut PgConnection,
     messages: &[&Addressed],
@@ -48,7 +48,7 @@ pub(super) async fn claim(
     Ok(taken)
 }
 
-/// Takes the free keys, and locks the others. Returns the current owner of each.
+/// Claims free keys, and locks the others. Returns the current owner of each.
 async fn hold(
     conn: &mut PgConnection,
     messages: &[&Addressed],
@@ -68,7 +68,8 @@ async fn hold(
     Ok(whose.collect())
 }
 
-/// Takes over the keys of messages that have ended, or were never stored. Returns the places of those who have them now.
+/// Takes over the keys of messages that have ended, or were never stored. Returns the indexes of the messages that have them
+/// now.
 async fn take_over(
     conn: &mut PgConnection,
     messages: &[&Addressed],

@@ -1,5 +1,5 @@
-//! Messages with individually named recipients, many of them in one statement. One-time codes use this path: each costs its share of a
-//! round trip, a statement and a commit.
+//! Stores messages with individually named recipients, many in one statement. One-time codes use this path: each costs its
+//! share of a round trip, a statement and a commit.
 
 use std::collections::HashSet;
 
@@ -20,23 +20,23 @@ use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
 
-/// A message whose recipients were looked up.
+/// A message whose recipients were determined.
 pub(super) struct Parcel<'a> {
     pub message: &'a NewMessage,
     pub topic: Option<i32>,
-    /// Recipients, each once.
+    /// Distinct recipients.
     pub ids: Vec<SubscriptionId>,
-    /// If present, it is for those recipients only that still belong to these users: another user may have logged in since they
-    /// were read.
+    /// Users that the recipients must still belong to, because another user may have logged in since they were read. `None`:
+    /// any.
     pub users: Option<&'a [String]>,
-    /// Users without an active subscription.
+    /// Number of users without an active subscription.
     pub unreachable: i64,
-    /// Whether its queue rows are born leased.
+    /// Whether its queue rows are inserted already leased.
     pub is_held: bool,
 }
 
 impl Parcel<'_> {
-    /// The state in which each of its queue rows begins.
+    /// Returns the initial state of a queue row, for its retry token.
     fn queued(&self, subscription: SubscriptionId) -> Queued {
         Queued { message: self.message.id, subscription, retries: 0, scheduled_at: self.message.accepted_at }
     }
@@ -48,7 +48,7 @@ struct RecipientCandidate {
     user_id: String,
 }
 
-/// Finds the subscriptions of several groups of users, each of which is of one app and names each user once.
+/// Finds the subscriptions of several groups of users. Each group belongs to one app and names each user once.
 pub(super) async fn of_users(
     conn: &mut PgConnection,
     groups: &[(AppId, &[String])],
@@ -99,7 +99,7 @@ fn place(n: i32, first: i32) -> usize {
     usize::try_from(n - first).expect("Postgres returns the given positions")
 }
 
-/// A recipient, as the statement of [`write`] found it.
+/// A recipient, as read by the statement of [`write`].
 struct ResolvedRecipient {
     n: i32,
     id: Uuid,
@@ -111,7 +111,7 @@ struct ResolvedRecipient {
     proven: bool,
     life: i32,
     live: bool,
-    /// Whether another subscription is known to have replaced it.
+    /// Whether another subscription has replaced it.
     replaced: bool,
     token: Vec<u8>,
     address: Vec<u8>,
@@ -127,7 +127,7 @@ struct ResolvedRecipient {
 }
 
 impl ResolvedRecipient {
-    /// Takes its app's settings for messages of this tier, if they were requested.
+    /// Returns its app's delivery settings for this tier, if they were requested.
     fn take_conditions(&mut self, tier: Tier) -> Option<Conditions> {
         let stored = StoredConditions {
             max_retries: self.max_retries?,
@@ -143,8 +143,8 @@ impl ResolvedRecipient {
     }
 }
 
-/// Stores messages with a queue row for each recipient that is active, in one statement. Of a message one of whose
-/// recipients is unknown, or replaced by another subscription, nothing is stored. As long as its statement.
+/// Stores messages with a queue row for each active recipient, in one statement. A message with an unknown or replaced
+/// recipient is not stored. The function is long because of its statement.
 pub(super) async fn write(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -286,14 +286,15 @@ pub(super) async fn write(
     Ok(sent)
 }
 
-/// Returns the messages that request their app's settings for their tier: the first of each app and tier that is born leased.
+/// Returns which messages read their app's delivery settings: the first of each app and tier whose rows are inserted already
+/// leased.
 fn askers(parcels: &[Parcel<'_>]) -> Vec<bool> {
     let mut asked = HashSet::new();
     let asks = |parcel: &Parcel<'_>| parcel.is_held && asked.insert((parcel.message.app, parcel.message.tier));
     parcels.iter().map(asks).collect()
 }
 
-/// The spans of their requests; empty if none of them is traced, so that this costs nothing then.
+/// Returns the trace contexts of the requests. Empty if none is traced, so that it costs nothing.
 fn traceparents<'a>(parcels: &[Parcel<'a>]) -> Vec<Option<&'a str>> {
     match parcels.iter().any(|parcel| parcel.message.traceparent.is_some()) {
         true => parcels.iter().map(|parcel| parcel.message.traceparent.as_deref()).collect(),
@@ -301,7 +302,7 @@ fn traceparents<'a>(parcels: &[Parcel<'a>]) -> Vec<Option<&'a str>> {
     }
 }
 
-/// A row as if it had been claimed the moment it was born.
+/// Converts an inserted row to the form of a claimed one.
 fn born(message: &NewMessage, recipient: Recipient, token: Vec<u8>) -> ClaimedRow {
     ClaimedRow {
         recipient,
@@ -320,7 +321,7 @@ fn born(message: &NewMessage, recipient: Recipient, token: Vec<u8>) -> ClaimedRo
 // Rows created under a lease have no metrics over time of their own, for any number of live recipients.
 const _: () = assert!(HELD_MAX as i64 <= CHARTED_ABOVE);
 
-/// A message to a few named recipients as if it had been read.
+/// Converts an inserted message to the form in which dispatch reads it.
 fn stored(message: &NewMessage) -> MessageRow {
     MessageRow {
         id: message.id,
