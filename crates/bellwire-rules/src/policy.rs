@@ -1,7 +1,7 @@
 //! Delivery policies: times of retries, and the end of a failing delivery.
 //!
 //! A policy has one of three published forms: those of the web-push retry guide, Amazon SNS and QStash. It is set at up to five
-//! places. The JSON of each place becomes a [`Layer`], and the layers become one [`Policy`] in force. In each form it is a pure
+//! levels. The JSON of each level becomes a [`Layer`], and the layers become one [`Policy`]. Its retry times are a pure
 //! function [`Policy::delay`] of the retries so far and randomness. [`decide`] combines it with an outcome and the remaining
 //! time.
 
@@ -54,7 +54,7 @@ pub use tiers::{TierDefaults, TierSettings};
 
 use bellwire_core::delivery::Tier;
 
-/// Timeout of a response to a POST, from the time at which the POST has a stream.
+/// Timeout of the response to a POST, counted from the time at which the POST has a stream.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Position of a retry in its timetable.
@@ -64,24 +64,24 @@ pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 pub enum Phase {
     /// Without delay, right after the previous attempt.
     Immediate,
-    /// At the shortest delay, before the delays begin to grow.
+    /// At the shortest delay, before the backoff.
     PreBackoff,
-    /// At delays that grow.
+    /// At growing delays.
     Backoff,
-    /// At the longest delay.
+    /// At the longest delay, after the backoff.
     PostBackoff,
 }
 
-/// Delay of one retry, drawn evenly from `shortest` to `longest`.
+/// Delay of one retry, drawn uniformly from `shortest` to `longest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryDelay {
     /// Position in the timetable.
     pub phase: Phase,
     /// Delay without any jitter.
     pub nominal: Duration,
-    /// Shortest delay with jitter.
+    /// Shortest possible delay with jitter.
     pub shortest: Duration,
-    /// Longest delay with jitter.
+    /// Longest possible delay with jitter.
     pub longest: Duration,
 }
 
@@ -92,7 +92,7 @@ impl RetryDelay {
     }
 }
 
-/// Timetable of retries in one of the forms, with valid values.
+/// Timetable of retries in one of the forms, with checked values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Retry {
     /// Form of the web-push retry guide.
@@ -104,7 +104,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// Maximum retries after the first POST.
+    /// Returns the maximum number of retries after the first POST.
     pub fn retries(&self) -> u32 {
         match self {
             Retry::Guide(guide) => guide.max_attempts,
@@ -122,7 +122,7 @@ impl Retry {
         }
     }
 
-    /// Explains the delay of [`step`](Self::step) to people. Empty without such a retry.
+    /// Explains how [`step`](Self::step) computes the delay, for people. Empty without such a retry.
     pub fn arithmetic(&self, retries_so_far: u32) -> String {
         match self {
             Retry::Guide(guide) => guide.arithmetic(retries_so_far),
@@ -131,7 +131,8 @@ impl Retry {
         }
     }
 
-    /// Returns the retry after a response that `throttled`, or not. The preset `sns-aws-managed` has another timetable for throttling.
+    /// Returns the retry after a response; `throttled` tells whether the response was throttling. Only the preset
+    /// `sns-aws-managed` has another timetable for it.
     pub fn step_after(&self, throttled: bool, retries_so_far: u32) -> Option<RetryDelay> {
         match self {
             Retry::Phased(phased) if throttled => phased.when_throttled().step(retries_so_far),
@@ -139,7 +140,7 @@ impl Retry {
         }
     }
 
-    /// Returns the timetable after throttling responses, if it differs.
+    /// Returns the timetable after throttling responses. `None`: the same one.
     pub fn when_throttled(&self) -> Option<Retry> {
         match self {
             Retry::Phased(phased) => Some(Retry::Phased(phased.when_throttled())).filter(|other| other != self),
@@ -147,7 +148,7 @@ impl Retry {
         }
     }
 
-    /// The delay before the next retry; none if there is none. `randomness` lies in [0, 1).
+    /// Returns the delay before the next retry. `None`: no retry is left. `randomness` is in [0, 1).
     pub fn delay(&self, retries_so_far: u32, randomness: f64) -> Option<Duration> {
         Some(self.step(retries_so_far)?.draw(randomness))
     }
@@ -162,14 +163,14 @@ impl Retry {
     }
 }
 
-/// Policy in force: complete and valid.
+/// Combined policy of a delivery: complete and valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// Timetable of the retries.
     pub retry: Retry,
-    /// Limit of deliveries per second to one subscription.
+    /// Rate limit of deliveries to one subscription. `None`: unlimited.
     pub throttle: Option<Throttle>,
-    /// Label of raw payloads, if set.
+    /// Content type of raw payloads. `None`: not set.
     pub request: Option<Request>,
     /// Settings of the breaker and of retry tokens, which a tier may override.
     pub settings: TierSettings,
@@ -182,7 +183,7 @@ impl Policy {
         Self { retry: Retry::Guide(defaults.guide), throttle: None, request: None, settings: TierSettings::DEFAULT }
     }
 
-    /// Returns the policy for a delivery of `tier`. Each member comes from the first place that sets it.
+    /// Combines the policies for a delivery of `tier`. Each member comes from the first level that sets it.
     pub fn in_force(tier: Tier, places: &Places<'_>) -> Self {
         let tuned = Self::tier_default(tier);
         let retry = if places.server.published_retries { Retry::Guide(Guide::DEFAULT) } else { tuned.retry };
@@ -204,8 +205,8 @@ impl Policy {
         self.retry.delay(retries_so_far, randomness)
     }
 
-    /// Returns the policy as JSON with its published names, defaults included, for a dead letter. If its members come from
-    /// several places, members of several forms are next to each other.
+    /// Returns the policy as JSON with its published names, including defaults, for a dead letter. If its members come from
+    /// several levels, it may contain members of several forms.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         self.retry.write(&mut members);

@@ -1,4 +1,4 @@
-//! Ending of a delivery, and its reason.
+//! Sentences about the ending of a delivery and its reason.
 
 use serde_json::{Value, json};
 
@@ -159,7 +159,7 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
     (Code::EndedDead, text, json!({"reason": reason.map(DeadReason::name), "retries_made": made, "retries": retries}))
 }
 
-/// Describes the meaning of a push service's refusal.
+/// Returns the meaning of a push service's refusal, in words.
 pub(super) fn refused(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::BadRequest => "it finds the request itself wrong, so no retry would help",

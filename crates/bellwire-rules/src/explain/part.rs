@@ -1,5 +1,5 @@
-//! Reasons why a message of a campaign was not for a member of the campaign's audience: it was for other time zones, or it
-//! follows up a message that the member did not get, or reacted to.
+//! Reasons why a message of a campaign was not for a member of its audience: it was for other time zones, or it follows up a
+//! message that the member did not get, or reacted to.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use super::Story;
 use super::phrases::rfc3339;
 use bellwire_core::clock::Timestamp;
 
-/// Part of a message in its campaign, as far as it decides the recipients.
+/// Position of a message in its campaign, as far as it determines the recipients.
 #[derive(Debug, Clone)]
 pub struct ExplainedPart {
-    /// Of a campaign by the recipients' clock, how the subscription's zone stands to the message; none: of another one.
+    /// Relation of the subscription's time zone to the message. `None`: the campaign does not use recipients' time zones.
     pub zone: Option<ByZone>,
-    /// Of a follow-up, how the subscription stands to what it follows; none: it follows nothing.
+    /// Relation of the subscription to the followed campaign. `None`: not a follow-up.
     pub follows: Option<FollowedCampaign>,
 }
 
@@ -20,22 +20,22 @@ pub struct ExplainedPart {
 #[derive(Debug, Clone)]
 pub struct ByZone {
     pub is_its: bool,
-    /// Time of the message of the same run for that zone. `None` without such a message.
+    /// Time of the message of the same run for that zone. `None`: there is none.
     pub due_at: Option<Timestamp>,
 }
 
 /// Relation of a subscription to the campaign that another one follows up.
 #[derive(Debug, Clone)]
 pub struct FollowedCampaign {
-    /// The campaign that is followed, as the follow-up names it.
+    /// Id or slug of the followed campaign, as in the plan.
     pub campaign: String,
-    /// Missing reaction of the follow-up's recipients: `click` or `display`.
+    /// Reaction that recipients of the follow-up lack: `click` or `display`.
     pub did_not: &'static str,
     pub received: bool,
     pub did: bool,
 }
 
-/// Why such a message passed over a subscription in that zone, if it would now as well.
+/// Returns why the message omitted a subscription in this zone, if it would omit it now, too.
 pub(super) fn passed_over(part: &ExplainedPart, timezone: Option<&str>, story: &Story) -> Option<(String, Value)> {
     let by_zone = part.zone.as_ref().filter(|zone| !zone.is_its).map(|zone| elsewhere(zone, timezone, story));
     by_zone.or_else(|| part.follows.as_ref().and_then(not_followed))

@@ -11,7 +11,7 @@ use crate::classify::{Failure, ResponseKind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 
-/// Seconds between due time and claim that are normal.
+/// Normal delay between due time and claim, in seconds.
 const CLAIM_SLACK_S: f64 = 1.0;
 
 pub(super) fn tell(facts: &Facts, story: &mut Story) {
@@ -126,7 +126,7 @@ fn answer(facts: &Facts, attempt: &ExplainedAttempt, posted_at: Timestamp, took_
     story.say(Some(attempt.at), Code::Answered, text, told);
 }
 
-/// Describes a response by the table of responses. The ending of the attempt takes precedence over its status.
+/// Returns the meaning of a response. The stored ending of the attempt takes precedence over its status.
 fn meaning(attempt: &ExplainedAttempt, kind: ResponseKind) -> &'static str {
     match (attempt.ending, kind) {
         (Ending::Accepted, _) => "it took the push",

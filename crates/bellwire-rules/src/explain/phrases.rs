@@ -1,10 +1,10 @@
-//! Numbers as people write them.
+//! Formats numbers, times and time spans for people.
 
 use chrono::{SecondsFormat, TimeDelta};
 
 use bellwire_core::clock::Timestamp;
 
-/// A time as JSON has it.
+/// Formats a time as in the API's JSON.
 pub(super) fn rfc3339(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
@@ -18,7 +18,7 @@ pub(super) fn time(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({apart})", rfc3339(at))
 }
 
-/// A time span in seconds, to the millisecond.
+/// Returns a time span in seconds, rounded to milliseconds.
 pub(super) fn seconds(span: TimeDelta) -> f64 {
     span.num_milliseconds() as f64 / 1e3
 }
@@ -57,7 +57,7 @@ pub(super) fn count(n: u32, singular: &str) -> String {
     }
 }
 
-/// From one span to another, or the one that they both are.
+/// Formats a range of two time spans, or a single one if they are equal.
 pub(super) fn range(shortest: f64, longest: f64) -> String {
     let (from, to) = (span(shortest), span(longest));
     if from == to { from } else { format!("{from} to {to}") }

@@ -1,4 +1,4 @@
-//! Present of a delivery: its wait, its obstacles, and the next step.
+//! Current state of a delivery: why it waits, its obstacles, and the next step.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(super) fn tell(facts: &Facts, story: &mut Story) {
     next(facts, due, story);
 }
 
-/// A worker has it, or had it until its lease ran out.
+/// Describes a delivery that a worker has leased, or had until the lease expired.
 fn held(facts: &Facts, lease_until: Timestamp, how: &str, told: Value, story: &mut Story) {
     let until = story.time(lease_until);
     let end = certain_end(facts);
@@ -83,7 +83,7 @@ fn held(facts: &Facts, lease_until: Timestamp, how: &str, told: Value, story: &m
     next(facts, Some(facts.now), story);
 }
 
-/// There is nothing that waits: it has ended, or never was.
+/// Describes a delivery that does not wait: it has ended, or does not exist.
 fn nowhere(facts: &Facts, story: &mut Story) {
     if facts.ending().is_some() {
         let text = match (&facts.letter, facts.message.enveloped && facts.reports.is_empty()) {
@@ -145,8 +145,8 @@ fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
     }
 }
 
-/// Returns the reason why a message's filter rejected a subscription, other than the author's segment, if the filter rejects it
-/// now, too.
+/// Returns the reason why the message's filter rejected a subscription, other than the author's segment, if it rejects it now,
+/// too.
 fn passed_over(facts: &Facts, judged: &Judged, story: &Story) -> Option<(String, Value)> {
     match judged.verdict {
         FilterVerdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
@@ -194,7 +194,7 @@ enum End {
     HandedOn(SubscriptionId),
 }
 
-/// Returns its ending if it is already certain.
+/// Returns the ending of the delivery at its next claim, if it is certain.
 fn certain_end(facts: &Facts) -> Option<End> {
     use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
     let ends = |why, ending| Some(End::As { why, ending });
@@ -227,7 +227,7 @@ fn will_end(end: &End, story: &mut Story) {
     }
 }
 
-/// Why a delivery that waits alone is not due, or that it is.
+/// Describes why a single queue row is not due, or that it is due.
 fn alone(facts: &Facts, row: &SingleRow, story: &mut Story) {
     let Some(due_at) = row.due_at.filter(|_| facts.message.state != MessageState::Paused) else {
         return paused(story);
@@ -277,7 +277,8 @@ fn paused(story: &mut Story) {
     story.say(None, Code::WaitsPaused, text.into(), json!({}));
 }
 
-/// Whether it waits for its hours: what was due now would be deferred until then.
+/// Adds that the delivery waits for its allowed hours, if a delivery due now would be deferred to the same time. Returns
+/// whether it does.
 fn waits_for_hours(facts: &Facts, due_at: Timestamp, story: &mut Story) -> bool {
     let zone = facts.subscription.as_ref().and_then(|subscription| subscription.timezone.as_deref());
     let tier = facts.message.tier;
@@ -328,7 +329,7 @@ fn planned_retry(facts: &Facts, row: &SingleRow, failed_at: Timestamp, due_at: T
     story.say(Some(due_at), Code::WaitsForRetry, text, told);
 }
 
-/// Whether it waits since its message is for later.
+/// Adds that the delivery waits for its scheduled message. Returns whether it does.
 fn waits_for_its_time(facts: &Facts, story: &mut Story) -> bool {
     let send_at = facts.message.accepted_at;
     let waits = send_at > facts.now;
@@ -351,7 +352,7 @@ fn behind_cursor(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     }
 }
 
-/// Obstacles of all deliveries in its lane now.
+/// Adds the obstacles of all deliveries in its lane now.
 fn obstacles(facts: &Facts, story: &mut Story) {
     if let Some(until) = facts.subscription_held_until.filter(|until| facts.now < *until) {
         let text = format!(
@@ -417,7 +418,7 @@ fn obstacles(facts: &Facts, story: &mut Story) {
     }
 }
 
-/// Time at which it continues, as far as it is known.
+/// Adds the time of the next POST, if known.
 fn next(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     if story.sentences.iter().any(|told| matches!(told.code, Code::WillEnd | Code::HandedOn)) {
         return;

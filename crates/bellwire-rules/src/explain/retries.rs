@@ -1,4 +1,4 @@
-//! Retries of a policy: the place that set them, the planned time of each retry, and the meaning of the response before it.
+//! Retries of a policy: the level that set them, the planned time of each retry, and the response before it.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::lane::Gateway;
 
-/// Timetable of the explained retries, and the place that set it.
+/// Timetable of retries, and the level that set it.
 pub(super) struct Timetable {
     pub(super) retry: Retry,
-    /// Whether it is known to be what held, since it was kept.
+    /// Whether the policy was stored with the dead letter, and so is certainly the one used.
     pub(super) is_kept: bool,
 }
 
 impl Timetable {
-    /// The same timetable, as it is after such an answer.
+    /// Explains the delay after a number of retries, and after a throttling response if `throttled`.
     fn arithmetic(&self, retries_so_far: u32, throttled: bool) -> String {
         let other = if throttled { self.retry.when_throttled() } else { None };
         other.as_ref().unwrap_or(&self.retry).arithmetic(retries_so_far)
     }
 }
 
-/// Describes the place of the policy. A dead letter stores the policy that was in force. Otherwise only the current policy is
+/// Adds a sentence about the policy. A dead letter stores the policy that was in force. Otherwise only the current policy is
 /// known.
 pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
     let kept = facts.letter.as_ref().and_then(|letter| Some((letter, kept_retry(letter.policy.as_ref()?)?)));
@@ -57,7 +57,7 @@ pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
     Timetable { retry, is_kept: false }
 }
 
-/// Reads the retries of a policy in a dead letter. Its other members may have another form.
+/// Parses the retries of a policy in a dead letter. Its other members may have another form.
 fn kept_retry(policy: &Value) -> Option<Retry> {
     let mut policy = policy.clone();
     let members = policy.as_object_mut()?;
@@ -72,19 +72,19 @@ impl ExplainedAttempt {
         Some(self.at - TimeDelta::milliseconds(self.took_ms?.into()))
     }
 
-    /// Returns members that were left out beforehand for a gateway with a lower limit: names separated by commas.
+    /// Returns the parts omitted in advance for a push service with a lower limit, separated by commas.
     pub(super) fn left_out(&self) -> Option<&str> {
         Some(size_note::beforehand(self.reason.as_deref()?)?.0)
     }
 
-    /// The gateway's own words, or the name of the failure.
+    /// Returns the error text of the push service, or the name of the failure.
     pub(super) fn words(&self) -> Option<&str> {
         let told = self.reason.as_deref()?;
         let words = size_note::beforehand(told).map_or(told, |(_, words)| words);
         Some(words).filter(|words| !words.is_empty())
     }
 
-    /// Returns the meaning of its response, as far as the stored status and short texts show it.
+    /// Returns the meaning of its response, as far as stored status and text show it.
     pub(super) fn kind(&self, gateway: Option<Gateway>) -> ResponseKind {
         let gateway = gateway.unwrap_or(Gateway::Other);
         let kind = |answer: &PostResult<'_>| classify(gateway, answer, self.at).kind;
@@ -96,7 +96,7 @@ impl ExplainedAttempt {
         }
     }
 
-    /// Whether the answer asked for patience, which some policies have another timetable for.
+    /// Whether the response was throttling, for which some policies have another timetable.
     pub(super) fn is_throttling(&self, gateway: Option<Gateway>) -> bool {
         let said_in_headers = self.ending == Ending::Retry && matches!(self.status, Some(200..=299));
         said_in_headers || self.kind(gateway).is_throttling()
@@ -117,7 +117,7 @@ pub(super) enum Fit {
 }
 
 impl Planned {
-    /// Retry `n`, counted from 1.
+    /// Returns the planned delay of retry `n`, counted from 1. `None`: the policy has no such retry.
     pub(super) fn new(timetable: &Timetable, n: u32, throttled: bool) -> Option<Self> {
         let so_far = n.checked_sub(1)?;
         let step = timetable.retry.step_after(throttled, so_far)?;

@@ -1,18 +1,18 @@
-//! The text that the log of attempts keeps when a payload was too large: written by dispatch, read back by explanations.
+//! Text in the log of attempts about a payload that was too large: dispatch writes it, and explanations parse it.
 
 const TOLD: &str = " octets: sent again without ";
 const TOLD_BEFOREHAND: &str = "sent without ";
 const AFTER_NAMES: &str = ": more than this gateway takes";
 
-/// Text for an attempt that was too large with `octets` of plaintext, and followed by one without these parts.
-/// [`dropped`] reads it back.
+/// Returns the text for a refused payload of `octets` bytes plaintext, followed by an attempt without these parts. [`dropped`]
+/// parses it.
 pub fn tell(octets: usize, dropped: &[&str]) -> String {
     let what = if dropped.is_empty() { "padding".to_owned() } else { dropped.join(", ") };
     format!("too large at {octets}{TOLD}{what}")
 }
 
-/// Text for an attempt whose payload was made smaller beforehand, followed by the gateway's words: at most `max` octets.
-/// None: only padding was left out.
+/// Returns the text for a payload that was reduced in advance, followed by the push service's text: at most `max` bytes.
+/// `None`: only padding was omitted.
 pub fn tell_beforehand(dropped: &[&str], words: Option<&str>, max: usize) -> Option<String> {
     let names = Some(dropped.join(", ")).filter(|names| !names.is_empty())?;
     let mut told = format!("{TOLD_BEFOREHAND}{names}{AFTER_NAMES}");
@@ -21,7 +21,7 @@ pub fn tell_beforehand(dropped: &[&str], words: Option<&str>, max: usize) -> Opt
     Some(told)
 }
 
-/// The names of the parts left out, from a text that [`tell`] or [`tell_beforehand`] wrote. None: the text names no parts.
+/// Returns the omitted parts in a text of [`tell`] or [`tell_beforehand`]. `None`: the text names no parts.
 pub fn dropped(told: &str) -> Option<Vec<&str>> {
     let beforehand = || Some(beforehand(told)?.0);
     let afterwards = || Some(told.strip_prefix("too large at ")?.split_once(TOLD)?.1);
@@ -29,7 +29,7 @@ pub fn dropped(told: &str) -> Option<Vec<&str>> {
     Some(what.split(", ").filter(|name| *name != "padding").collect())
 }
 
-/// The names of the parts left out, and the gateway's own words, from a text that [`tell_beforehand`] wrote.
+/// Returns the omitted parts and the push service's own text, from a text of [`tell_beforehand`].
 pub(crate) fn beforehand(told: &str) -> Option<(&str, &str)> {
     let (names, words) = told.strip_prefix(TOLD_BEFOREHAND)?.split_once(AFTER_NAMES)?;
     Some((names, words.strip_prefix("; ").unwrap_or_default()))

@@ -23,15 +23,16 @@ use super::window::{Window, WindowCounts};
 use crate::classify::Health;
 use bellwire_core::clock::Timestamp;
 
-/// A trip is repeated if it follows a closing within the length of the last opening, or within this time.
+/// Minimum quiet time after closing. A trip that follows sooner, or within the last opening's duration, doubles the opening.
 const CALM_MIN: Duration = Duration::from_secs(60);
-/// Time for which the opening of a breaker is remembered while no response shows whether its gateway recovered.
+/// Time for which an opened breaker is remembered without responses that show whether the push service recovered.
 const BROKEN_FOR: Duration = Duration::from_secs(3_600);
-/// Concurrent probes of a half-open breaker.
+/// Maximum concurrent probes of a half-open breaker.
 pub const PROBES: u8 = 3;
-/// Timeout of probes, after which new ones pass: the deadline of an attempt and a margin. A probe lease lasts as long.
+/// Timeout of probes, after which new ones are allowed: the deadline of an attempt plus a margin. Also the duration of a probe
+/// lease.
 pub const PROBE_PATIENCE: Duration = Duration::from_secs(15);
-/// Interval at which a delivery without a probe asks again, because most probes get a response quickly.
+/// Interval at which a delivery without a probe tries again. Short, because most probes get a response quickly.
 pub(crate) const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 
 /// State of a breaker.
@@ -49,7 +50,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// The name used in the database, JSON, metrics and logs.
+    /// Returns the name used in the database, JSON, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             BreakerState::Closed => "closed",
@@ -59,19 +60,19 @@ impl BreakerState {
     }
 }
 
-/// State of a breaker in a row of `lane_states`. The later `changed_at` wins, in memory and in the row.
+/// Breaker state in a row of `lane_states`. The later `changed_at` wins, in memory and in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// State of the breaker.
     pub state: BreakerState,
-    /// Length of its last opening. Zero if it never opened.
+    /// Duration of its last opening. Zero if it never opened.
     pub open_for: Duration,
     /// Time of the last change of its state.
     pub changed_at: Timestamp,
 }
 
 impl Snapshot {
-    /// Reads the columns `breaker`, `open_until`, `open_ms` and `changed_at`. `None` for an unknown name.
+    /// Reads the columns `breaker`, `open_until`, `open_ms` and `changed_at`. `None`: unknown name.
     pub fn from_row(breaker: &str, open_until: Option<Timestamp>, open_ms: i32, changed_at: Timestamp) -> Option<Self> {
         let state = match breaker {
             "closed" => BreakerState::Closed,
@@ -83,13 +84,13 @@ impl Snapshot {
         Some(Self { state, open_for, changed_at })
     }
 
-    /// Returns the time of a change that is made now. It is later than this one, even with a coarse clock.
+    /// Returns the time for a change made now. It is always later than the last change, even with a coarse clock.
     pub fn followed_at(&self, now: Timestamp) -> Timestamp {
         now.max(self.changed_at + TimeDelta::microseconds(1))
     }
 
-    /// Whether a new breaker would behave differently, now or when it trips. A breaker that was broken, and whose recovery was
-    /// not observed within an hour, counts as a new one.
+    /// Whether a new breaker would behave differently, now or when it opens. A breaker that opened and had no responses for an
+    /// hour counts as a new one.
     pub fn matters(&self, now: Timestamp) -> bool {
         match self.state {
             BreakerState::Closed => now < self.calm_at(),
@@ -98,12 +99,12 @@ impl Snapshot {
         }
     }
 
-    /// Time from which a trip after a closing is no longer repeated.
+    /// Returns the time from which another opening is no longer doubled.
     fn calm_at(&self) -> Timestamp {
         if self.open_for.is_zero() { self.changed_at } else { self.changed_at + self.open_for.max(CALM_MIN) }
     }
 
-    /// Value of the column `open_until`.
+    /// Returns the value of the column `open_until`.
     pub fn open_until(&self) -> Option<Timestamp> {
         match self.state {
             BreakerState::Open { until } => Some(until),
@@ -111,7 +112,7 @@ impl Snapshot {
         }
     }
 
-    /// Value of the column `open_ms`.
+    /// Returns the value of the column `open_ms`.
     pub fn open_ms(&self) -> i32 {
         i32::try_from(self.open_for.as_millis()).unwrap_or(i32::MAX)
     }
@@ -120,11 +121,11 @@ impl Snapshot {
 /// Whether a POST may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// It may: pass its response and this number to [`Breaker::record`], or the number to [`Breaker::withdraw`].
+    /// Start: pass its response and this number to [`Breaker::record`], or the number to [`Breaker::withdraw`].
     Go(u64),
-    /// It may, and its response decides the state: pass the response to [`Breaker::record_probe`].
+    /// Start as a probe: pass the response to [`Breaker::record_probe`].
     Probe,
-    /// It may not before this time: defer it by [`super::hold::come_back`].
+    /// Do not start before this time: defer the delivery by [`super::hold::come_back`].
     Wait(Timestamp),
 }
 
@@ -140,7 +141,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Continues from a stored snapshot, with all probes left.
+    /// Creates a breaker from a stored snapshot, without probes in flight.
     pub fn restore(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
@@ -157,12 +158,12 @@ impl Breaker {
         Self::restore(Snapshot { state: BreakerState::Closed, open_for: Duration::ZERO, changed_at: now })
     }
 
-    /// Returns the state to store after each change.
+    /// Returns the state to store, after each change.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot
     }
 
-    /// Adopts a state that another replica or the operator stored, if it is later than the own one.
+    /// Adopts a state stored by another replica or an operator, if it is later.
     pub fn adopt(&mut self, stored: Snapshot) {
         if stored.changed_at <= self.snapshot.changed_at {
             return;
@@ -175,7 +176,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it is half-open, or becomes so now. Then only probes pass, sent by the replica with the probe lease.
+    /// Whether it is half open, or becomes half open now. Then only the replica with the probe lease sends, and only probes.
     pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
         match self.snapshot.state {
             BreakerState::Closed => false,
@@ -184,13 +185,14 @@ impl Breaker {
         }
     }
 
-    /// Number of probes that may start now, for the replica with the probe lease.
+    /// Returns the number of probes that the replica with the probe lease may start now.
     pub fn probes(&self, now: Timestamp) -> u32 {
         let refilled = matches!(self.snapshot.state, BreakerState::Open { .. }) || now >= self.refill_at;
         u32::from(if self.probes_left == 0 && refilled { PROBES } else { self.probes_left })
     }
 
-    /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An expired opening becomes half-open here.
+    /// Decides whether a POST may start now. Only with `may_probe` (the probe lease) are probes allowed. An expired opening
+    /// becomes half open here.
     pub fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
         match self.snapshot.state {
             BreakerState::Closed => {
@@ -214,8 +216,8 @@ impl Breaker {
         Permission::Probe
     }
 
-    /// Counts the response to a POST with this number of its [permission](Permission::Go) and this start. Returns the new state
-    /// if it changed. Responses to POSTs that began before the last change have no effect.
+    /// Records the response to a POST by the number of its [permission](Permission::Go) and its start. Returns the new state if
+    /// it changed. Responses to POSTs that began before the last change have no effect.
     pub fn record(
         &mut self,
         number: u64,
@@ -242,7 +244,7 @@ impl Breaker {
         (often || in_a_row).then(|| self.trip(now, settings))
     }
 
-    /// Withdraws a POST that got a [permission](Permission::Go), but was not made or has a neutral response.
+    /// Withdraws a POST with a [permission](Permission::Go) that was not made or has a neutral response.
     pub fn withdraw(&mut self, number: u64, at: Timestamp) {
         if self.run.counts(number) {
             self.run.void(number);
@@ -250,8 +252,8 @@ impl Breaker {
         }
     }
 
-    /// Counts the response to a [probe](Permission::Probe). The first success closes the breaker, the third failure reopens it. A
-    /// neutral response returns its probe.
+    /// Records the response to a [probe](Permission::Probe). The first success closes the breaker, the third failure opens it
+    /// again. A neutral response allows another probe.
     pub fn record_probe(&mut self, now: Timestamp, health: Health, settings: &TierSettings) -> Option<BreakerState> {
         if self.snapshot.state != BreakerState::HalfOpen {
             return None;
@@ -269,19 +271,19 @@ impl Breaker {
         }
     }
 
-    /// Opens the breaker until a time, by order of an operator.
+    /// Opens the breaker until a time, for an operator.
     pub fn force_open(&mut self, now: Timestamp, until: Timestamp) {
         self.become_state(now, BreakerState::Open { until });
     }
 
-    /// Closes it by order of an operator, after probes. A closed breaker stays closed.
+    /// Sets an open breaker to half open, for an operator: a successful probe closes it. A closed breaker stays closed.
     pub fn force_close(&mut self, now: Timestamp) {
         if self.snapshot.state != BreakerState::Closed {
             self.half_open(now);
         }
     }
 
-    /// Lets only probes through until one succeeds, in any state, by order of an operator.
+    /// Sets the breaker to half open in any state, for an operator: only probes are sent until one succeeds.
     pub fn force_probe(&mut self, now: Timestamp) {
         self.half_open(now);
     }
@@ -305,14 +307,14 @@ impl Breaker {
         self.refill_at = now + PROBE_PATIENCE;
     }
 
-    /// Changes the state, and restarts all counts.
+    /// Changes the state, and resets all counts.
     fn become_state(&mut self, now: Timestamp, state: BreakerState) -> BreakerState {
         let changed_at = self.snapshot.followed_at(now);
         self.begin_anew(Snapshot { state, changed_at, ..self.snapshot });
         state
     }
 
-    /// Closes it and drops all records. POSTs keep their numbers, and those in flight no longer count.
+    /// Closes the breaker and drops all records. POSTs in flight no longer count.
     pub fn forget(&mut self) {
         self.begin_anew(Self::closed(Timestamp::UNIX_EPOCH).snapshot);
     }

@@ -1,8 +1,8 @@
-//! Times at which a tier may send: quiet hours in the recipient's zone, off-peak windows in the app's zone.
+//! Times at which a tier may be sent: quiet hours in the recipient's time zone, off-peak windows in the app's.
 //!
-//! Transactional deliveries never wait. Promotional and engagement deliveries respect quiet hours. Engagement deliveries also
-//! wait for an off-peak window, if the app has any. Times of day are local, so a change of clocks moves no window. A time that
-//! clocks skip means the end of the gap. A time that they repeat means its first occurrence.
+//! Transactional deliveries never wait. Promotional and engagement deliveries wait during quiet hours. Engagement deliveries
+//! also wait for an off-peak window, if the app has any. Times of day are local, so clock changes move no window. A skipped
+//! time means the end of the gap. A repeated time means its first occurrence.
 
 use chrono::{
     Datelike as _, Days, DurationRound as _, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone as _,
@@ -16,9 +16,9 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 
 pub const WINDOWS_MAX: usize = 50;
-/// Maximum rounds to reconcile quiet hours with windows, which may exclude each other forever.
+/// Maximum rounds of the search for a time outside quiet hours and inside a window, because there may be none.
 const ROUNDS_MAX: usize = 16;
-/// Longest gap in the clocks of any zone.
+/// Longest gap in the local time of any zone.
 const GAP_MAX: TimeDelta = TimeDelta::days(1);
 
 /// Time of day, written `HH:MM`.
@@ -46,7 +46,7 @@ impl From<TimeOfDay> for String {
     }
 }
 
-/// Hours from one time of day to another, without the latter. They pass midnight if the latter is earlier.
+/// Hours from one time of day to another, excluded. They pass midnight if the end is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(try_from = "Ends", into = "Ends")]
@@ -57,7 +57,7 @@ pub struct Hours {
     to: TimeOfDay,
 }
 
-/// Written form of [`Hours`].
+/// JSON form of [`Hours`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ends {
@@ -84,7 +84,7 @@ impl Hours {
         self.to < self.from
     }
 
-    /// Returns their end if `local` lies within them.
+    /// Returns the end of the hours if `local` is within them.
     fn end(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
         let (date, time) = (local.date(), local.time());
         let within_evening = time >= self.from.0;
@@ -117,7 +117,7 @@ impl WeekDay {
     }
 }
 
-/// Hours on some days of the week. Hours past midnight belong to the day on which they begin.
+/// Hours on some days of the week. Hours past midnight belong to the day of their beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenWindow", into = "WrittenWindow")]
 pub struct Window {
@@ -125,7 +125,7 @@ pub struct Window {
     hours: Hours,
 }
 
-/// Written form of a [`Window`].
+/// JSON form of a [`Window`].
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -189,28 +189,28 @@ fn after(date: NaiveDate, days: i64) -> NaiveDate {
 /// Times at which an app's deliveries may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
-    /// Zone of the app, for its windows and for recipients whose zone is unknown.
+    /// Time zone of the app, for its windows and for recipients with an unknown zone.
     pub zone: Tz,
-    /// Hours of the recipient's clock in which only transactional messages are sent.
+    /// Hours in the recipient's time zone during which only transactional messages are sent. `None`: none.
     pub quiet_hours: Option<Hours>,
-    /// Windows in which engagement deliveries may be sent. Empty: always.
+    /// Windows during which engagement deliveries are sent. Empty: always.
     pub off_peak: Vec<Window>,
 }
 
 impl Default for Calendar {
-    /// UTC, and deliveries at any time.
+    /// Returns a calendar in UTC without restrictions.
     fn default() -> Self {
         Self { zone: Tz::UTC, quiet_hours: None, off_peak: Vec::new() }
     }
 }
 
-/// Returns the zone of an IANA name, in any case.
+/// Returns a zone by its IANA name, ignoring case.
 pub fn zone(name: &str) -> Option<Tz> {
     name.parse().ok()
 }
 
 impl Calendar {
-    /// Reads a stored calendar. Values that do not parse, which only manual changes can produce, count as absent.
+    /// Parses a stored calendar. Invalid values, which only manual changes can produce, count as absent.
     pub fn restore(timezone: &str, quiet_hours: Option<Value>, off_peak: Option<Value>) -> Self {
         fn parsed<T: serde::de::DeserializeOwned>(stored: Option<Value>) -> Option<T> {
             serde_json::from_value(stored?).ok()
@@ -224,10 +224,10 @@ impl Calendar {
         self.quiet_hours.is_none() && self.off_peak.is_empty()
     }
 
-    /// Returns the time at which a delivery of `tier` may be sent: `now`, or later. `recipient` is the name of the recipient's
-    /// zone, which may be unknown.
+    /// Returns the time from which a delivery of `tier` may be sent: `now`, or later. `recipient` is the IANA name of the
+    /// recipient's zone, if known.
     ///
-    /// If all windows lie within quiet hours, the time is more than a week ahead, so the delivery expires.
+    /// If all windows are within quiet hours, the time is more than a week ahead, so the delivery expires.
     pub fn opens_at(&self, tier: Tier, recipient: Option<&str>, now: Timestamp) -> Timestamp {
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
@@ -242,7 +242,8 @@ impl Calendar {
         at
     }
 
-    /// Returns the time until which all deliveries of `tier` wait for a window of the app, for any recipient.
+    /// Returns the start of the app's next window if all deliveries of `tier` wait for it, for any recipient. `None`: they need
+    /// not wait.
     pub fn window_from(&self, tier: Tier, now: Timestamp) -> Option<Timestamp> {
         let local = now.with_timezone(&self.zone).naive_local();
         let waits = tier == Tier::Engagement
@@ -260,7 +261,7 @@ impl Calendar {
     }
 }
 
-/// Returns the first moment at which clocks in the zone show `local`, or the end of the gap if they skip it.
+/// Returns the first instant with the local time `local` in the zone, or the end of the gap if it is skipped.
 pub fn moment(zone: Tz, local: NaiveDateTime) -> Timestamp {
     let shown = zone.from_local_datetime(&local).earliest();
     // Each gap begins and ends at a quarter of an hour.
@@ -268,7 +269,7 @@ pub fn moment(zone: Tz, local: NaiveDateTime) -> Timestamp {
     shown.map_or_else(|| instant(zone, quarter(), Timestamp::MIN_UTC), |moment| moment.to_utc())
 }
 
-/// Returns the first moment after `now` at which clocks in the zone show at least `local`.
+/// Returns the first instant after `now` with a local time of at least `local`.
 fn instant(zone: Tz, local: NaiveDateTime, now: Timestamp) -> Timestamp {
     let step = TimeDelta::minutes(15); // every gap is a multiple of it
     let mut skipped = TimeDelta::zero();

@@ -1,4 +1,4 @@
-//! Frequency caps: maximum messages to a person in a rolling window. These are pure rules. The store has the counts.
+//! Frequency caps: maximum messages to a person in a rolling window. Pure rules; the store has the counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,18 +13,18 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::duration;
 
-/// Maximum caps over the same tiers, for which a statement has room.
+/// Maximum caps over the same tiers, limited by the SQL statement.
 pub(crate) const ALIKE_MAX: usize = 4;
 pub(crate) const CAPS_MAX: usize = ALIKE_MAX * TierGroup::ALL.len();
-/// Highest `max`, and number of times that are stored for each person.
+/// Maximum of `max`, and maximum times stored for each person.
 const MAX_MAX: i64 = 50;
 const WINDOW_MIN: Duration = Duration::from_secs(60);
-/// Longest window, and time for which counts are stored.
+/// Longest window. Counts are stored as long.
 pub const WINDOW_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// Written form of a refusal that repeats the refusal of another browser of the same person.
+/// Stored text of a refusal that repeats the refusal for another browser of the same person.
 const AS_ELSEWHERE: &str = "as in another browser";
 
-/// Group of tiers that are counted together.
+/// Group of tiers that a cap counts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TierGroup {
     Promotional,
@@ -33,10 +33,10 @@ pub enum TierGroup {
 }
 
 impl TierGroup {
-    /// All groups, in the order in which a message counts in several.
+    /// All groups, in the order in which a message is counted.
     pub const ALL: [Self; 3] = [Self::Promotional, Self::Engagement, Self::Both];
 
-    /// Returns the group of exactly these tiers, which may repeat. `None` without such a group.
+    /// Returns the group of exactly these tiers; duplicates are allowed. `None`: no such group.
     fn of(tiers: &[Tier]) -> Option<Self> {
         let has = |tier| tiers.contains(&tier);
         match (has(Tier::Transactional), has(Tier::Promotional), has(Tier::Engagement)) {
@@ -55,7 +55,7 @@ impl TierGroup {
         }
     }
 
-    /// Number of this group in the database: the sum of the numbers of its tiers.
+    /// Returns the number of this group in the database: the sum of its tiers' numbers.
     pub fn code(self) -> i16 {
         self.tiers().iter().map(|tier| tier.code()).sum()
     }
@@ -69,12 +69,12 @@ pub struct Cap {
     window: Duration,
 }
 
-/// Written form of a cap, in requests and in the database.
+/// JSON form of a cap, in requests and in the database.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Cap))]
 #[serde(deny_unknown_fields)]
 pub struct WrittenCap {
-    /// Tiers that it counts together: `promotional`, `engagement`, or both, which is the default. Transactional messages have no
+    /// Tiers that are counted together: `promotional`, `engagement`, or both (the default). Transactional messages have no
     /// caps.
     #[serde(default = "both")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<bellwire_core::openapi::TierSchema>))]
@@ -142,14 +142,14 @@ impl Caps {
         if errors.is_empty() { Ok(Self(caps)) } else { Err(errors) }
     }
 
-    /// Reads stored caps. Values that do not parse, which only manual changes can produce, count as absent.
+    /// Parses stored caps. Invalid values, which only manual changes can produce, count as absent.
     pub fn restore(stored: Option<Value>) -> Self {
         let written: Vec<WrittenCap> =
             stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
         Self::parse(&written).unwrap_or_default()
     }
 
-    /// Returns the written form, in the order of the request.
+    /// Returns the JSON form, in the order of the request.
     pub fn written(&self) -> Vec<WrittenCap> {
         self.0.iter().copied().map(WrittenCap::from).collect()
     }
@@ -171,13 +171,13 @@ pub struct CapSet {
 }
 
 impl CapSet {
-    /// Number of newest times that a decision needs: the highest `max`.
+    /// Returns how many of a person's last times a decision needs: the highest `max`.
     pub fn kept(&self) -> i32 {
         self.caps.iter().map(Cap::place).max().unwrap_or(0)
     }
 
-    /// Returns positions, from 1, among a person's times from the newest time, each with a limit. The person reached a cap if the
-    /// time at a position is later than its limit. Unused entries have positions that do not exist.
+    /// Returns positions among a person's times (from 1, newest first), each with a limit. A cap is reached if the time at a
+    /// position is later than its limit. Unused entries have positions that do not exist.
     pub fn limits(&self, now: Timestamp) -> [(i32, Timestamp); ALIKE_MAX] {
         let mut limits = [(i32::MAX, now); ALIKE_MAX];
         for (limit, cap) in limits.iter_mut().zip(&self.caps) {
@@ -186,8 +186,8 @@ impl CapSet {
         limits
     }
 
-    /// Returns the cap that lasts longest for a person with messages at these times, from the newest time. `None`: another
-    /// message may be sent now.
+    /// Returns the cap that lasts longest for a person with messages at these times, newest first. `None`: another message may
+    /// be sent now.
     pub fn refusal(&self, at: &[Timestamp], now: Timestamp) -> Option<CapRefusal> {
         let full = self.caps.iter().filter_map(|cap| {
             let free_at = *at.get(cap.max as usize - 1)? + cap.window;
@@ -198,7 +198,7 @@ impl CapSet {
 }
 
 impl Cap {
-    /// Position, among a person's times from the newest time, of the last one that fits into the window.
+    /// Returns the position (newest first) of the last message that the cap allows in the window.
     fn place(&self) -> i32 {
         i32::try_from(self.max).unwrap_or(i32::MAX)
     }
@@ -215,16 +215,16 @@ impl Cap {
     }
 }
 
-/// Reason why a person does not get a message. It is stored in the log of attempts, from which the delivery's story reads it.
+/// Reason why a person does not get a message. It is stored in the log of attempts, from which explanations read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapRefusal {
     /// The person reached a cap.
     Full {
-        /// The cap, of several the one that lasts longest.
+        /// The reached cap; of several, the one that lasts longest.
         cap: Cap,
         free_at: Timestamp,
     },
-    /// It was refused for another browser of the person before, and is sent to all of them or to none.
+    /// The message was refused for another browser of the person before. It is sent to all of their browsers or to none.
     AsElsewhere,
 }
 

@@ -1,8 +1,7 @@
-//! Charts of policies and simulations, as SVG and as text.
+//! Charts of policies and simulations, as SVG and text.
 //!
-//! Written by hand, because no library fits: the last release of plotters was in 2024, it measures text by fonts of the system or
-//! not at all, and it is larger than the code of the two pictures. The output depends on the arguments alone, so it can be
-//! committed and compared.
+//! Hand-written, because no library fits: the last release of plotters was in 2024, it measures text with system fonts or not
+//! at all, and it is larger than the code here. The output depends only on the arguments, so it can be committed and compared.
 
 mod svg;
 mod text;
@@ -15,12 +14,12 @@ pub use text::{load_text, timetable_text};
 /// Colours that people with any colour vision can distinguish (Okabe and Ito).
 pub const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 const NAME_MAX: usize = 60;
-/// Of a run of equal delays at the end of a long timetable, so much is drawn.
+/// Maximum points drawn of a run of equal delays at the end of a long timetable.
 const RUN_SHOWN: u32 = 25;
 /// Number of retries from which a timetable counts as long.
 const LONG: u32 = 120;
 const RETRIES_MAX: u32 = 1_000;
-/// Maximum number of steps of a drawn load.
+/// Maximum number of steps in a load chart.
 const STEPS_MAX: usize = 240;
 
 /// One policy in a chart of delays.
@@ -28,7 +27,7 @@ const STEPS_MAX: usize = 240;
 pub struct Curve<'a> {
     /// Name in the legend.
     pub name: &'a str,
-    /// Delays of the curve.
+    /// Timetable whose delays are drawn.
     pub table: &'a Timetable,
 }
 
@@ -37,21 +36,21 @@ pub struct Curve<'a> {
 pub struct Panel<'a> {
     /// Heading of the chart.
     pub name: &'a str,
-    /// The most POSTs in one second of each bucket.
+    /// Maximum POSTs per second in each bucket.
     pub posts_per_s: &'a [u32],
     /// Seconds in a bucket.
     pub bucket_s: u32,
-    /// Stretches to shade, in seconds from the beginning: the outages. The end may be infinite.
+    /// Shaded periods (outages), in seconds from the beginning. The end may be infinite.
     pub shaded_s: &'a [(f64, f64)],
 }
 
 impl Panel<'_> {
-    /// Seconds until the last POST.
+    /// Returns the seconds until the last POST.
     fn length_s(&self) -> f64 {
         self.posts_per_s.len() as f64 * f64::from(self.bucket_s)
     }
 
-    /// The peaks of `columns` stretches of equal length that together are `length_s` long.
+    /// Divides `length_s` into `columns` periods of equal length, and returns the peak of each.
     fn columns(&self, columns: usize, length_s: f64) -> Vec<u32> {
         let mut peaks = vec![0; columns];
         for (bucket, posts) in self.posts_per_s.iter().enumerate() {
@@ -63,7 +62,7 @@ impl Panel<'_> {
     }
 }
 
-/// A timetable's retries one by one, as far as they are drawn: (retry, nominal, shortest, longest) in seconds.
+/// Returns the drawn retries of a timetable: (retry, nominal, shortest, longest) in seconds.
 fn points(table: &Timetable) -> impl Iterator<Item = (u32, f64, f64, f64)> {
     let last = match table.rows.last() {
         Some(row) if table.retries > LONG => (row.first + RUN_SHOWN).min(table.retries).min(RETRIES_MAX),
@@ -116,7 +115,7 @@ pub fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
     svg.finish()
 }
 
-/// POSTs per second over time, one panel for each simulation below the other, all to the same scale. Outages are shaded.
+/// Draws POSTs per second over time, one panel for each simulation, all with the same scale. Outages are shaded.
 pub fn load_svg(title: &str, panels: &[Panel<'_>]) -> String {
     const HEIGHT: f64 = 110.0;
     const PITCH: f64 = HEIGHT + 52.0;
@@ -151,7 +150,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-/// A whole number with its thousands set off.
+/// Formats an integer with thousands separators.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -164,7 +163,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// A stretch of time in a unit that suits it.
+/// Formats a time span in a suitable unit.
 pub fn seconds(s: f64) -> String {
     let (value, unit) = match s {
         s if s < 1.0 => (s * 1_000.0, "ms"),

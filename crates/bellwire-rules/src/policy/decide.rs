@@ -10,29 +10,30 @@ use bellwire_core::clock::Timestamp;
 
 /// Time after acceptance at which retries of a policy in the guide's form end, even if the message lives longer.
 pub(super) const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
-/// Range of the random wait before a request is repeated that the gateway did not process.
+/// Range of the random delay before repeating a request that the push service did not process.
 const UNPROCESSED_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// Time per retry over which a wave of retries without their own jitter is spread.
+/// Time per retry over which simultaneous retries without their own jitter are spread.
 const START_APART: Duration = Duration::from_millis(10);
-/// First size of a shrunk payload, which Mozilla's bridge to phones accepts.
+/// First size in bytes of a reduced payload, which Mozilla's bridge to phones accepts.
 const SHRINK_FIRST_OCTETS: usize = 2_744;
 
 /// State of a delivery when a response arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation {
-    /// Retries so far that count. 0: this was the first POST.
+    /// Retries so far. 0: this was the first POST.
     pub retries: u32,
-    /// Current time of the decision.
+    /// Time of the decision.
     pub now: Timestamp,
-    /// Start of its time to live: acceptance by the API or `send_at`, whichever is later.
+    /// Start of its time to live: acceptance by the API, or `send_at` if later.
     pub accepted_at: Timestamp,
-    /// End of its time to live. Equal to `accepted_at` for `ttl: 0`.
+    /// End of its time to live. Equal to `accepted_at` for a `ttl` of 0.
     pub expires_at: Timestamp,
-    /// Whether a smaller payload can be sent: [`shrink_target`] returns a size, and a version of that size exists.
+    /// Whether a smaller payload can be sent: [`shrink_target`] returns a size, and a variant of that size exists.
     pub can_shrink: bool,
-    /// Other deliveries of its lane in flight that may be due with it again. 0 for urgent deliveries, which never wait.
+    /// Number of its lane's deliveries in flight that may become due at the same time. 0 for urgent deliveries, which never
+    /// wait.
     pub wave: u32,
-    /// Time from now for which its subscription is held. No retry is due earlier.
+    /// Time from now until the hold of its subscription ends. No retry is due earlier.
     pub held_for: Duration,
 }
 
@@ -48,23 +49,23 @@ pub enum NextStep {
         /// Whether the retry uses up one of the policy's retries.
         counts: bool,
     },
-    /// The payload is shrunk and sent again at once, which uses an attempt.
+    /// The payload is reduced and sent again at once, which uses an attempt.
     Shrink,
     /// The subscription is pruned, with all its pending deliveries.
     Gone,
-    /// The time to live is over, or will be before the next retry.
+    /// The time to live has ended, or will end before the next retry.
     Expired,
     /// The delivery ends with a dead letter.
     Dead {
-        /// Cause of the dead letter.
+        /// Reason for the dead letter.
         reason: DeadReason,
     },
 }
 
-/// Decides the consequence of an outcome for a delivery. `randomness` lies in [0, 1).
+/// Decides what follows from an outcome of a delivery. `randomness` is in [0, 1).
 ///
-/// The time to live comes first. A retry that would be due at or after expiry makes the delivery expire now, so `ttl: 0` gets
-/// exactly one POST.
+/// The time to live comes first. A retry that would be due at or after the expiry makes the delivery expire now, so a `ttl` of
+/// 0 gets exactly one POST.
 pub fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> NextStep {
     match outcome.kind {
         ResponseKind::Accepted { .. } => NextStep::Accepted,
@@ -128,10 +129,10 @@ fn outlives(situation: &Situation, wait: Duration) -> bool {
     situation.now + wait < situation.expires_at
 }
 
-/// Returns the TTL in seconds of a POST at `now`. `None`: the time to live is over, and it must not be sent.
+/// Returns the `TTL` header in seconds of a POST at `now`. `None`: the time to live has ended, and nothing must be sent.
 ///
-/// The TTL is rounded up, at least 1 and at most the message's `ttl_s`. A message with a `ttl_s` of 0 gets its only POST, at any
-/// time, with 0.
+/// The TTL is rounded up, at least 1 and at most the message's `ttl_s`. A message with a `ttl_s` of 0 gets its only POST, at
+/// any time, with 0.
 pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Option<u32> {
     if ttl_s == 0 {
         return Some(0);
@@ -144,9 +145,9 @@ pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Opt
     Some(u32::try_from(whole).unwrap_or(u32::MAX).min(ttl_s))
 }
 
-/// Returns the plaintext octets of the next try of a payload that was refused as too large. First comes its size without padding,
-/// then 2,744, then three quarters each time, for gateways with a lower limit. Each size is smaller than the previous one, so
-/// none is tried twice. `None`: the payload cannot shrink further.
+/// Returns the plaintext size in bytes of the next attempt after a payload was refused as too large. First its size without
+/// padding, then 2,744, then three quarters each time, for push services with a lower limit. Each size is smaller than the
+/// previous one. `None`: the payload cannot be reduced further.
 pub fn shrink_target(sent_octets: usize, without_padding: usize) -> Option<usize> {
     let target = match sent_octets {
         sent if without_padding < sent => without_padding,

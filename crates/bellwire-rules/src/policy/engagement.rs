@@ -1,32 +1,31 @@
-//! Rates an app's notifications by the receipts of browsers. These are pure rules. The API reads the counts.
+//! Rates an app's notifications by the receipts of browsers. Pure rules; the API reads the counts.
 
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::fact::{Fact, FactCounts};
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
 
-/// Minimum notifications for a rating.
+/// Minimum displayed notifications for a rating.
 const DISPLAYED_MIN: u64 = 500;
-/// Shares of displayed notifications. Push services publish no limits. These are rules of thumb that keep a site clear of
-/// complaints.
+/// Click rates below which the level is `watch` and `warning`. Push services publish no limits; these are rules of thumb.
 const CLICKED_LITTLE: [f64; 2] = [0.02, 0.005];
 const CLOSED_MUCH: [f64; 2] = [0.5, 0.7];
 
 named! {
-    /// Rating of an app's notifications in the browsers of a gateway.
+    /// Rating of an app's notifications at a push service.
     #[cfg_attr(feature = "openapi", schema(as = EngagementLevel))]
     pub enum Level {
         /// Too few were displayed, or browsers send no receipts.
         Unknown = "unknown",
         Fine = "fine",
-        /// Few people click, many close the notifications, or clicks fell below half of the former share.
+        /// Few people click, many close the notifications, or the click rate fell below half of the previous one.
         Watch = "watch",
-        /// Hardly any person clicks, or most close the notifications: browsers and people are likely to react.
+        /// Hardly anyone clicks, or most people close the notifications: browsers and people are likely to react.
         Warning = "warning",
     }
 }
 
-/// Counts of the notifications of some time.
+/// Counts of notifications in a period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Engagement {
     pub accepted: u64,
@@ -38,8 +37,8 @@ pub struct Engagement {
 }
 
 impl Engagement {
-    /// Reads the counts of one gateway. Closes at Mozilla count as unknown: Firefox reports them only for notifications that
-    /// require interaction, and for others does not distinguish them from timeouts.
+    /// Converts the counts of one push service. Closes at Mozilla count as unknown: Firefox reports them only for notifications
+    /// that require interaction, and otherwise does not distinguish them from timeouts.
     pub fn of(gateway: Gateway, counts: &FactCounts) -> Self {
         let receipts = |kind| counts.of(Fact::Receipt(kind));
         Self {
@@ -51,28 +50,29 @@ impl Engagement {
         }
     }
 
-    /// Number of closed notifications. `None`: no close is known, so these browsers or this service worker do not report it.
+    /// Returns the number of closed notifications. `None`: none is known, because browsers or the service worker do not report
+    /// closes.
     pub fn closed(&self) -> Option<u64> {
         (self.closed > 0).then_some(self.closed)
     }
 
-    /// Number of notifications that were displayed, but neither clicked nor closed. `None`: closes are unknown.
+    /// Returns the number of notifications displayed but neither clicked nor closed. `None`: closes are unknown.
     pub fn ignored(&self) -> Option<u64> {
         Some(self.displayed.saturating_sub(self.clicked + self.closed()?))
     }
 
-    /// Share of displayed notifications among those that requested a receipt. `None`: none requested one, or browsers do not
-    /// report it.
+    /// Returns the displayed share of notifications that requested a receipt. `None`: none did, or browsers do not report
+    /// displays.
     pub fn display_share(&self) -> Option<f64> {
         share(self.displayed, self.asked).filter(|_| self.displayed > 0)
     }
 
-    /// Share of a part among the displayed notifications. `None`: none was displayed.
+    /// Returns the share of a part among the displayed notifications. `None`: none was displayed.
     pub fn of_displayed(&self, part: u64) -> Option<f64> {
         share(part, self.displayed)
     }
 
-    /// Rates the notifications. `before` counts those of the previous time.
+    /// Rates the notifications. `before` has the counts of the previous period.
     pub fn level(&self, before: &Self) -> Level {
         if self.displayed < DISPLAYED_MIN {
             return Level::Unknown;
@@ -90,8 +90,8 @@ impl Engagement {
     }
 }
 
-/// Returns `None` if the whole is 0 or less than the part. Receipts count at their arrival, so they may belong to pushes before
-/// the time.
+/// Returns a share. `None` if the whole is 0 or less than the part: receipts count at their arrival, so they may belong to
+/// pushes before the period.
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0 && part <= whole).then(|| part as f64 / whole as f64)
 }

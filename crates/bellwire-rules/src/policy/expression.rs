@@ -14,7 +14,7 @@
 //! No input can loop, overflow the stack or allocate without bound. The text has at most 256 octets and 32 levels, and becomes a
 //! flat list of operations that is not longer than the text.
 
-/// Maximum length of an expression, in octets.
+/// Maximum length of an expression in bytes.
 const LENGTH_MAX: usize = 256;
 /// Maximum nesting of parentheses, functions and signs.
 const DEPTH_MAX: usize = 32;
@@ -93,7 +93,7 @@ impl Function {
     }
 }
 
-/// Parsed expression: operations in the order of evaluation.
+/// Parsed expression: a list of operations in the order of evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     operations: Vec<Operation>,
@@ -113,7 +113,7 @@ impl Expression {
         }
     }
 
-    /// Returns the value for a number of retries so far. It may be negative, infinite or not a number.
+    /// Evaluates the expression for a number of retries so far. The result may be negative, infinite or NaN.
     pub fn value(&self, retried: u32) -> f64 {
         let mut stack: Vec<f64> = Vec::with_capacity(self.operations.len());
         for operation in &self.operations {
@@ -144,7 +144,7 @@ impl Expression {
 
 struct Parser<'a> {
     text: &'a str,
-    /// Position of the next octet.
+    /// Position of the next byte.
     at: usize,
     depth: usize,
     operations: Vec<Operation>,
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Counts the depth, because each recursion passes here.
+    /// Parses a unary expression. Counts the nesting here, because each recursion passes this function.
     fn unary(&mut self) -> Parsing {
         let next = self.peek();
         if self.depth == DEPTH_MAX {

@@ -1,11 +1,11 @@
-//! Reads members of a JSON object, and collects each mistake with a pointer to it (RFC 6901).
+//! Reads members of a JSON object, and collects each fault with its pointer (RFC 6901).
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Mistake in a policy.
+/// Fault of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{pointer}: {detail}")]
@@ -16,7 +16,7 @@ pub struct PolicyError {
     pub detail: String,
 }
 
-/// Given value, or its default. Error messages distinguish them.
+/// A given value, or the default of an absent one. Error messages distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct FieldValue<T> {
     pub value: T,
@@ -37,7 +37,8 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Begins with the object at `pointer`, and refuses members that are not in `allowed`. `None` if the value is not an object.
+    /// Creates a reader of the object at `pointer`, and reports members that are not in `allowed`. `None` if the value is not
+    /// an object.
     pub(super) fn of(
         value: &'a Value,
         pointer: &'static str,
@@ -47,7 +48,7 @@ impl<'a> Fields<'a> {
         Self::read(value, pointer, allowed, |_| None, errors)
     }
 
-    /// Begins with the whole policy. `elsewhere` names the right place of a misplaced member.
+    /// Creates a reader of the whole policy. `elsewhere` returns the right place of a misplaced member, for the error.
     pub(super) fn at_top(
         value: &'a Value,
         allowed: &[&str],
@@ -99,7 +100,7 @@ impl<'a> Fields<'a> {
         read(&mut Fields::of(value, pointer, allowed, self.errors)?)
     }
 
-    /// Records a mistake in a member. An empty name means the object itself.
+    /// Adds a fault of a member. An empty name means the object itself.
     pub(super) fn refuse(&mut self, name: &str, detail: impl Into<String>) {
         let separator = if name.is_empty() { "" } else { "/" };
         let name = name.replace('~', "~0").replace('/', "~1");
@@ -107,7 +108,7 @@ impl<'a> Fields<'a> {
         self.errors.push(PolicyError { pointer, detail: detail.into() });
     }
 
-    /// Reads a whole number from 0 to 4,294,967,295.
+    /// Reads an integer from 0 to 4,294,967,295.
     pub(super) fn integer(&mut self, name: &str, default: u32) -> FieldValue<u32> {
         let Some(value) = self.raw(name) else { return FieldValue { value: default, is_default: true } };
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
@@ -135,14 +136,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Checks that a value is within bounds, and records a mistake otherwise.
+    /// Checks that a value is within bounds, and adds a fault otherwise.
     pub(super) fn within(&mut self, name: &str, given: FieldValue<u32>, lowest: u32, highest: u32) {
         if !(lowest..=highest).contains(&given.value) {
             self.refuse(name, format!("must be from {lowest} to {highest}; it is {given}"));
         }
     }
 
-    /// Number of mistakes so far, of all readers.
+    /// Returns the number of faults so far, of all readers.
     pub(super) fn mistakes(&self) -> usize {
         self.errors.len()
     }

@@ -1,4 +1,4 @@
-//! Flow control: a bucket that fills at a rate. A delivery that finds no token waits and is not lost.
+//! Flow control: a token bucket that fills at a rate. A delivery without a token waits; it is not lost.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use chrono::TimeDelta;
 
 use bellwire_core::clock::Timestamp;
 
-/// Time whose tokens a bucket collects. A worker that looks only now and then keeps the rate, and after an idle time at most
+/// Time for which a bucket collects tokens. So a worker that polls irregularly keeps the rate, and after an idle time at most
 /// these tokens are used at once.
 const LATE: Duration = Duration::from_secs(1);
-/// Tolerance of sums of fractions.
+/// Tolerance of rounding errors in sums.
 const EPSILON: f64 = 1e-6;
 
 /// Number of deliveries in each period, evenly spread.
@@ -22,14 +22,14 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Returns one worker's share, in tokens per second.
+    /// Returns one worker's share of the rate, in tokens per second.
     pub fn per_second(self, workers: u32) -> f64 {
         f64::from(self.n) / self.period.as_secs_f64() / f64::from(workers.max(1))
     }
 }
 
-/// Token bucket with a capacity of one token and those of one second. In any time, at most the rate times (that time and a
-/// second) is sent, and one.
+/// Token bucket whose capacity is one token plus those of one second. In any period of `t` seconds it allows at most rate · (t
+/// + 1) + 1 deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
     per_second: f64,
@@ -38,9 +38,9 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Returns a worker's bucket of a rate that begins now, and fills at `per_second`, above 0. All `workers` together, of `rank`
-    /// 0 and up, begin without a token, so the first second has no more than any other. A rate below one per second has its first
-    /// token after a second.
+    /// Creates a worker's bucket for a new rate of `per_second` tokens, above 0. The buckets of all `workers` (`rank` from 0)
+    /// start without a whole token, so the first second has no more deliveries than later ones. A rate below one per second
+    /// gets its first token after a second.
     pub fn beginning(per_second: f64, (rank, workers): (u32, u32), now: Timestamp) -> Self {
         let workers = f64::from(workers.max(1));
         let missing = (per_second * workers * LATE.as_secs_f64()).min(1.0);
@@ -67,7 +67,7 @@ impl Bucket {
         whole
     }
 
-    /// Takes a token, or returns the time of the next one. A clock that is set back fills nothing.
+    /// Takes a token. The error is the time of the next one. A clock that is set back adds no tokens.
     pub fn take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         if self.available(now) == 0 {
             return Err(self.next_at());
@@ -76,12 +76,12 @@ impl Bucket {
         Ok(())
     }
 
-    /// Returns a token that was not used.
+    /// Puts back a token that was not used.
     pub fn give_back(&mut self) {
         self.level = (self.level + 1.0).min(self.capacity());
     }
 
-    /// Time of the next whole token, as of the last call.
+    /// Returns the time of the next whole token, as of the last call.
     pub fn next_at(&self) -> Timestamp {
         let wait_us = ((1.0 - self.level).max(0.0) / self.per_second * 1e6).ceil();
         #[expect(clippy::cast_possible_truncation, reason = "at most a day for each worker")]
@@ -101,7 +101,8 @@ impl Bucket {
     }
 }
 
-/// Returns one worker's part of a parallelism. The parts of `workers`, whose `rank`s are 0 to `workers` − 1, add up to the whole.
+/// Returns one worker's part of a parallelism. The parts of all `workers`, with `rank` from 0 to `workers` − 1, add up to the
+/// whole.
 pub fn part(whole: u32, workers: u32, rank: u32) -> u32 {
     let workers = workers.max(1);
     whole / workers + u32::from(rank < whole % workers)

@@ -14,25 +14,25 @@ const ATTEMPTS_MAX: u32 = 100;
 
 pub(super) const MEMBERS: [&str; 5] = ["baseDelayMs", "maxDelayMs", "maxAttempts", "jitterPercent", "immediateRetries"];
 
-/// Delay `d = min(max, base · 2^n)`, drawn evenly from d(1−j) to d(1+j), never above the cap.
+/// Policy with the delay `d = min(max, base · 2^n)`, drawn uniformly from d(1−j) to d(1+j), never above the maximum.
 ///
 /// Like all three forms, it counts retries, not POSTs: 5 attempts are at most 6 POSTs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guide {
-    /// Delay before the first backoff retry, in milliseconds: 1 to 86,400,000.
+    /// Delay before the first backoff retry in milliseconds, 1 to 86,400,000.
     pub base_delay_ms: u32,
     /// Longest delay, in milliseconds: `base_delay_ms` to 86,400,000.
     pub max_delay_ms: u32,
-    /// Retries in total: 0 to 100.
+    /// Maximum retries: 0 to 100.
     pub max_attempts: u32,
-    /// Jitter as a share of the delay in both directions: 0 to 1.
+    /// Jitter as a share of the delay, plus or minus: 0 to 1.
     pub jitter_share: f64,
-    /// Number of first retries without delay: 0 to `max_attempts`.
+    /// Number of initial retries without delay: 0 to `max_attempts`.
     pub immediate_retries: u32,
 }
 
 impl Guide {
-    /// Name of the `preset` with all values of the guide: these defaults and, at a tier, the [breaker's
+    /// Name of the `preset` with all values of the guide: these defaults and, for a tier, the [breaker's
     /// settings](super::Settings::GUIDE).
     pub const PRESET: &str = "guide";
 
@@ -40,7 +40,7 @@ impl Guide {
     pub const DEFAULT: Guide =
         Guide { base_delay_ms: 2_000, max_delay_ms: 60_000, max_attempts: 5, jitter_share: 0.2, immediate_retries: 0 };
 
-    /// Reads and checks the members of this form. `None` after a mistake.
+    /// Reads and checks the members of this form. `None` after a fault.
     pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let mistakes = fields.mistakes();
         let base = fields.integer("baseDelayMs", Self::DEFAULT.base_delay_ms);

@@ -1,32 +1,32 @@
-//! Holds: times in which a lane, or one subscription, gets no push because the push service asked for it.
+//! Holds: periods in which a lane or one subscription gets no push, because the push service asked for it.
 
 use std::time::Duration;
 
 use super::window::{Window, WindowCounts};
 use bellwire_core::clock::Timestamp;
 
-/// Time over which deferred deliveries become due again. The rest of a backlog is claimed as the lane's limit grows.
+/// Time over which deferred deliveries become due again. The remaining backlog is claimed as the lane's limit grows.
 pub const SPREAD: Duration = Duration::from_secs(2);
-/// The longest that a delivery is deferred at a time. What falls due while its lane is still shut is not claimed.
+/// Maximum deferral of a delivery at a time. Deliveries that become due while their lane is shut are not claimed.
 pub const DEFER_MAX: Duration = Duration::from_secs(60);
-/// Length of the first hold without a `Retry-After`.
+/// Duration of the first hold without a `Retry-After`.
 pub const FIRST: Duration = Duration::from_secs(1);
 const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
-/// Length of the first hold of a refused key.
+/// Duration of the first hold of a refused key.
 pub const KEY_FIRST: Duration = Duration::from_secs(600);
 const KEY_LONGEST: Duration = Duration::from_secs(3600);
-/// The longest hold of a lane by one response that names the sender.
+/// Longest hold of a lane after one response that names the sender.
 pub(crate) const LANE_LONGEST: Duration = Duration::from_secs(900);
-/// The longest hold of a lane whose sender is meant only by appearance: several different subscriptions were refused.
+/// Longest hold of a lane if the sender is only presumed to be meant, because several different subscriptions were refused.
 pub(crate) const INFERRED_LONGEST: Duration = Duration::from_secs(60);
-/// Time after the end of a hold in which a lane is probed, and in which the next hold of a subscription without a header counts
-/// as repeated.
+/// Time after the end of a hold during which a lane sends probes, and during which another hold of a subscription without a
+/// header counts as repeated.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// Time after the end of its hold in which a subscription counts as throttled, unless it accepts a push. Another refusal then
-/// does not point to the sender.
+/// Time after the end of its hold during which a subscription counts as throttled, unless it accepts a push. Another refusal is
+/// then no evidence against the sender.
 pub const KNOWN_FOR: Duration = Duration::from_secs(3_600);
 
-/// One reason to hold: set at a time, until another.
+/// A hold: set at a time, until another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldReason {
     /// Time at which it was set.
@@ -41,18 +41,18 @@ impl HoldReason {
     }
 }
 
-/// A lane's hold after throttling answers. One answer holds for the time that its header asks for, or, without a header,
-/// for 1 s, doubling to 60 s until a success. After its end probes go, one at a time, until a success or for a minute. An
-/// operator's release undoes what was set before it.
+/// Hold of a lane after throttling responses. A response holds the lane for the time in its header, or, without a header, for 1
+/// s, doubling up to 60 s until a success. After the end, probes are sent one at a time, until a success or for a minute. An
+/// operator's release voids earlier holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hold {
     longest: Option<HoldReason>,
     /// Hold that was set last. It stays when a release voids older ones.
     newest: Option<HoldReason>,
     released_at: Option<Timestamp>,
-    /// Length of the last hold without a header. Zero after a success.
+    /// Duration of the last hold without a header. Zero after a success.
     step: Duration,
-    /// End of the last hold after which there was a success, or a minute has passed.
+    /// End of the last hold that is fully over: a success followed, or a minute has passed.
     reopened: Option<Timestamp>,
 }
 
@@ -67,10 +67,10 @@ impl Hold {
         self.newest
     }
 
-    /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Returns when the hold ends.
+    /// Processes a throttling response at `now` to a POST that began at `posted_at`. Returns the end of the hold.
     ///
-    /// Responses to POSTs that were in flight when a hold began belong to it, and do not double it: a hundred streams that are
-    /// refused together are one refusal. Holds only grow.
+    /// Responses to POSTs that were in flight when a hold began belong to that hold and do not double it: a hundred streams
+    /// refused together are one refusal. Holds are never shortened.
     pub fn throttled(&mut self, now: Timestamp, posted_at: Timestamp, retry_after: Option<Duration>) -> Timestamp {
         let wait = match retry_after {
             Some(wait) => wait,
@@ -83,8 +83,8 @@ impl Hold {
         self.extend(HoldReason { at: now, until: now + wait })
     }
 
-    /// Counts an acceptance: the next hold without a header is short again. An acceptance of a POST before the hold has no
-    /// effect.
+    /// Records an acceptance: the next hold without a header is short again. An acceptance of a POST from before the hold has
+    /// no effect.
     pub fn succeeded(&mut self, posted_at: Timestamp) {
         if self.precedes(posted_at) {
             self.step = Duration::ZERO;
@@ -92,7 +92,7 @@ impl Hold {
         }
     }
 
-    /// Whether it is in force, or has ended and only probes may go.
+    /// Whether the hold is in force, or has ended and only probes are allowed.
     pub fn is_shut_or_probing(&self) -> bool {
         self.longest.is_some_and(|held| self.reopened < Some(held.until))
     }
@@ -102,13 +102,13 @@ impl Hold {
         self.is_shut_or_probing() && self.precedes(posted_at)
     }
 
-    /// Ends the time of probes a minute after the hold: nothing was sent meanwhile.
+    /// Ends the probe phase a minute after the hold, if nothing was sent.
     pub fn stop_probing_late(&mut self, now: Timestamp) {
         let over = self.longest.filter(|held| held.until + REMEMBERED_FOR <= now);
         self.reopened = over.map(|held| held.until).max(self.reopened);
     }
 
-    /// Takes over a hold of another replica or an operator, unless a later release ended it. Returns the end of the hold.
+    /// Adopts a hold of another replica or an operator, unless a later release voids it. Returns the end of the hold.
     pub fn extend(&mut self, held: HoldReason) -> Timestamp {
         if self.released_at.is_none_or(|released| released <= held.at) {
             self.newest = Some(self.newest.filter(|newest| newest.at > held.at).unwrap_or(held));
@@ -117,7 +117,7 @@ impl Hold {
         self.longest.map_or(held.at, |held| held.until)
     }
 
-    /// Voids holds that were set before the time of an operator's release. A repeated release has no effect.
+    /// Voids holds set before an operator's release. A repeated release has no effect.
     pub fn release(&mut self, at: Timestamp) {
         if self.released_at.is_some_and(|known| at <= known) {
             return;
@@ -133,11 +133,11 @@ impl Hold {
     }
 }
 
-/// Watches the answers in one lane for its VAPID key being refused: a configuration fault, a wrong clock, a rotation gone
-/// wrong. Then the lane is held and an alert raised, instead of eating the base.
+/// Detects that push services refuse a lane's VAPID key, because of a wrong configuration, clock or key rotation. The lane is
+/// then held and an alert raised, so that no subscriptions are lost.
 ///
-/// Anybody may register subscriptions that were made with another key, and each of them is refused, too. So refusals count
-/// against the key only if the subscription is proven: something was accepted for it before.
+/// Anyone may register subscriptions that belong to another key, and these are refused, too. So refusals count only for proven
+/// subscriptions, for which a push was accepted before.
 #[derive(Debug, Clone, Default)]
 pub struct KeyWatch {
     proven: Window,
@@ -149,8 +149,7 @@ pub struct KeyWatch {
 pub enum Alarm {
     /// The push service refuses the key.
     Refused,
-    /// The push service seems to refuse the key, but never accepted a push to the refused subscriptions: an operator should check
-    /// it.
+    /// The push service seems to refuse the key, but never accepted a push to these subscriptions: an operator should check it.
     Doubtful,
 }
 
@@ -158,8 +157,8 @@ impl KeyWatch {
     const ANSWERS_MIN: u32 = 20;
     const REFUSED_PERCENT: u64 = 90;
 
-    /// Counts an answer that [judges the key](crate::classify::Outcome::judges_key). Raises an alarm if of at least 20
-    /// answers within 60 s at least 90 % refuse it; counting then starts afresh.
+    /// Records a response that [judges the key](crate::classify::Outcome::judges_key). Returns an alarm if at least 90 % of at
+    /// least 20 responses within 60 s refuse it; counting then starts again.
     pub fn record(&mut self, now: Timestamp, refused: bool, proven: bool) -> Option<Alarm> {
         let refused_as_a_whole = |WindowCounts { events, hits }| {
             events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT
@@ -179,21 +178,21 @@ impl KeyWatch {
     }
 }
 
-/// Returns the time at which a delivery that a hold or a breaker deferred until `until` is due. Deliveries are spread over two
-/// seconds, so that a recovered gateway is not flooded. Urgent deliveries are due at once. `randomness` lies in [0, 1).
+/// Returns the due time of a delivery that a hold or a breaker deferred until `until`. Deliveries are spread over two seconds,
+/// so that a recovered push service is not flooded. Urgent deliveries are due at once. `randomness` is in [0, 1).
 pub fn reopens_at(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
     if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
 }
 
 /// Returns the hold of a lane with a refused key: 10 minutes, doubled up to an hour if it recurs within an hour of the previous
-/// hold. A hold in force stays.
+/// hold. A hold in force is unchanged.
 pub fn of_refused_key(before: Option<HoldReason>, now: Timestamp) -> HoldReason {
     repeated(before, now, (KEY_FIRST, KEY_LONGEST), KEY_LONGEST)
 }
 
-/// Returns the hold of a subscription after a throttling response to a POST that began at `posted_at`. Its length comes from the
-/// header. Without a header it is 1 s, doubled up to 60 s if it recurs within a minute of the previous hold. A POST that was in
-/// flight when a hold began does not double it.
+/// Returns the hold of a subscription after a throttling response to a POST that began at `posted_at`. The header gives its
+/// duration. Without a header it is 1 s, doubled up to 60 s if it recurs within a minute of the previous hold. A POST that was
+/// in flight when a hold began does not double it.
 pub fn of_throttled_subscription(
     before: Option<HoldReason>,
     posted_at: Timestamp,
@@ -207,7 +206,7 @@ pub fn of_throttled_subscription(
     }
 }
 
-/// A hold that is twice as long as the one before, if that ended not longer than `within` ago. One in force stands.
+/// Returns a hold twice as long as `before`, if that ended at most `within` ago. A hold in force is unchanged.
 fn repeated(
     before: Option<HoldReason>,
     now: Timestamp,

@@ -1,5 +1,5 @@
-//! State of one lane and origin: permits, holds and breaker. It is pure: the queue of the dispatch engine owns one for each
-//! origin, and the policy simulator one for each replica.
+//! State of one lane and origin: permits, holds and breaker. Pure: dispatch has one for each origin, and the policy simulator
+//! one for each replica.
 
 use std::time::Duration;
 
@@ -14,49 +14,49 @@ use crate::classify::{Health, Outcome, ResponseKind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
 
-/// Interval of deliveries that test whether a VAPID key is still refused. The response arrives before the next one.
+/// Interval of deliveries that test whether a VAPID key is still refused. It is longer than a response takes.
 pub const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
 
-/// Number of consecutive POSTs without a reached gateway after which a breaker opens, or stays open, for this worker alone. It
+/// Number of consecutive POSTs that reach no push service after which a breaker opens, or stays open, for this worker only. It
 /// equals the probes of one opening.
 const UNREACHED_ALONE: u32 = 3;
 
-/// Minimum deliveries per tier that are claimed ahead of an origin with few streams.
+/// Minimum deliveries per tier that are claimed in advance for an origin with few streams.
 const CLAIMED_AHEAD_MIN: u32 = 16;
 
-/// Number of different subscriptions refused in a row that count as a refusal of the sender. With 2 % of subscriptions throttled,
-/// this happens by chance once in 300 million POSTs, with 5 % once in three million.
+/// Number of different subscriptions refused in a row that count as a refusal of the sender. If 2 % of subscriptions are
+/// throttled, this happens by chance once in 300 million POSTs, with 5 % once in three million.
 const SEVERAL: u32 = 5;
 
-/// Permission of a POST in a lane.
+/// Decision whether a POST may start in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
-    /// It may start. This number identifies its response for the breaker.
+    /// Start. The number identifies its response for the breaker.
     Free(u64),
     Probe,
     Shut(Timestamp),
 }
 
-/// Response to a POST, with the facts that a lane needs.
+/// Response to a POST, with the values that a lane needs.
 pub struct Answered<'a> {
     pub outcome: &'a Outcome,
-    /// Whether its subscription was throttled and has not accepted a push since.
+    /// Whether its subscription was throttled before and has not accepted a push since.
     pub known_throttled: bool,
-    /// Whether the POST reached a gateway.
+    /// Whether the POST reached a push service.
     pub reached: bool,
     pub number: u64,
     pub posted_at: Timestamp,
     pub now: Timestamp,
     pub probe: bool,
     pub transactional: bool,
-    /// Plaintext octets of the POST, padding included.
+    /// Plaintext bytes of the POST, including padding.
     pub octets: u32,
-    /// Earlier refusal of the same delivery by the gateway.
+    /// Earlier refusal of the same delivery as too large. `None`: none.
     pub refused: Option<PayloadRefusal>,
     pub settings: &'a TierSettings,
 }
 
-/// Maximum POSTs of this worker in flight in each lane: the limit divided by the number of live workers.
+/// Maximum POSTs in flight of this worker in each lane: the limit divided by the number of live workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     pub limit_max: u32,
@@ -74,7 +74,7 @@ impl Share {
     }
 }
 
-/// Whether a shared state of an origin, or of all origins of a lane, still has an effect.
+/// Whether a stored state of an origin, or of all origins of a lane, still has an effect.
 pub fn matters(state: &LaneState, now: Timestamp) -> bool {
     let is_held = |held: Option<HoldReason>| held.is_some_and(|held| now < held.until);
     is_held(state.held)
@@ -91,7 +91,7 @@ pub struct Lane {
     in_flight: u32,
     urgent: u32,
     hold: Hold,
-    /// Refusals of single subscriptions, by number of the POST.
+    /// Refusals of single subscriptions, by the number of the POST.
     refusals: Run,
     key_hold: Hold,
     key_probe_at: Timestamp,
@@ -99,7 +99,7 @@ pub struct Lane {
     unreached: u32,
     payload: PayloadLimit,
     probe_until: Option<Timestamp>,
-    /// Time to ask again for the probe lease after another worker had it.
+    /// Time at which to request the probe lease again, after another worker had it.
     ask_at: Option<Timestamp>,
 }
 
@@ -123,7 +123,7 @@ impl Lane {
         }
     }
 
-    /// Drops holds and breaker, so that they do not survive a change of the clock. Permits stay.
+    /// Drops holds and breaker, because a clock change makes them invalid. Permits stay.
     pub fn forget_state(&mut self) {
         (self.hold, self.key_hold, self.key_probe_at) = (Hold::default(), Hold::default(), Timestamp::UNIX_EPOCH);
         self.breaker.forget();
@@ -141,17 +141,17 @@ impl Lane {
         self.limit.set_streams(streams);
     }
 
-    /// Maximum POSTs in flight: its limit, within the streams of the connections.
+    /// Returns the maximum POSTs in flight: its limit, at most the streams of the connections.
     pub fn most(&self) -> u32 {
         self.limit.get().min(self.streams)
     }
 
-    /// Maximum claimed deliveries for it.
+    /// Returns the maximum claimed deliveries.
     pub fn claimed_most(&self) -> u32 {
         self.limit.get().min(self.streams.max(CLAIMED_AHEAD_MIN))
     }
 
-    /// Whether its origin is unknown, and shares a stored lane with others.
+    /// Whether the push service is unknown: it shares a lane with other unknown ones.
     pub fn is_stranger(&self) -> bool {
         self.gateway == Gateway::Other
     }
@@ -160,8 +160,8 @@ impl Lane {
         self.in_flight
     }
 
-    /// Whether one more POST fits into the limit. One permit of a lane is reserved for transactional deliveries. One of them may
-    /// start even while others exceed a limit that has just shrunk. After a hold, probes start one at a time.
+    /// Whether one more POST fits into the limit. One permit of a lane is reserved for transactional deliveries. One of these
+    /// may start even if a reduced limit is exceeded. After a hold, probes start one at a time.
     pub fn has_permit(&self, transactional: bool) -> bool {
         let limit = if self.hold.is_shut_or_probing() { 1 } else { self.limit.get() };
         match transactional {
@@ -170,7 +170,7 @@ impl Lane {
         }
     }
 
-    /// Takes a permit, if holds and breaker allow a POST to a subscription that is `proven`, or not.
+    /// Takes a permit if holds and breaker allow a POST. `proven`: the subscription accepted a push before.
     pub fn enter(&mut self, now: Timestamp, transactional: bool, proven: bool) -> Passage {
         if let Some(until) = self.shut_until(now, proven) {
             return Passage::Shut(until);
@@ -193,8 +193,8 @@ impl Lane {
         passage
     }
 
-    /// Returns the time until which a hold, an open breaker, another worker's probe lease or pending probes block POSTs. Only a
-    /// subscription for which a refused key was accepted before may test the key.
+    /// Returns the time until which a hold, an open breaker, another worker's probe lease or running probes prevent POSTs. A
+    /// refused key is tested only with proven subscriptions.
     pub fn shut_until(&self, now: Timestamp, proven: bool) -> Option<Timestamp> {
         let key_held_until = match self.key_held_until(now) {
             Some(_) if proven && self.key_probe_at <= now => None,
@@ -214,12 +214,12 @@ impl Lane {
         self.hold.until(now).max(key_held_until).max(broken_until)
     }
 
-    /// Time from which its open breaker lets probes through.
+    /// Returns the time from which its open breaker allows probes.
     pub fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.breaker.snapshot().open_until().filter(|until| now < *until)
     }
 
-    /// Returns the maximum claimed deliveries while it is open, and whether these are probes, whose number must not be exceeded.
+    /// Returns the maximum claimed deliveries while it is open, and whether they are probes, whose number must not be exceeded.
     pub fn capacity(&self, now: Timestamp) -> (usize, bool) {
         match self.breaker.is_probing(now) {
             true => (self.breaker.probes(now) as usize, true),
@@ -228,7 +228,7 @@ impl Lane {
         }
     }
 
-    /// Returns its breaker, if it needs the probe lease and this worker should ask for it now.
+    /// Returns its breaker if this worker should request the probe lease now.
     pub fn wants_probe(&self, now: Timestamp) -> Option<Snapshot> {
         let wants = self.breaker.is_probing(now)
             && self.hold.until(now).is_none()
@@ -237,7 +237,7 @@ impl Lane {
         wants.then(|| self.breaker.snapshot())
     }
 
-    /// Applies the result of a request at `now` for the lease to probe a breaker in this state: its end, or `None`.
+    /// Processes the result of a request at `now` for the probe lease of a breaker: the end of the lease, or `None`.
     pub fn asked_to_probe(&mut self, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         if self.breaker.snapshot() != known {
             return; // something else was heard meanwhile
@@ -253,17 +253,17 @@ impl Lane {
         self.probe_until.is_some_and(|until| now < until)
     }
 
-    /// Maximum plaintext octets that its gateway seems to accept.
+    /// Returns the estimated maximum plaintext bytes that the push service accepts. `None`: no limit was observed.
     pub fn payload_max(&self, now: Timestamp) -> Option<usize> {
         self.payload.believed(now).map(|octets| octets as usize)
     }
 
-    /// Holds it except for probes, because its VAPID key is refused.
+    /// Holds the lane except for probes, because its VAPID key is refused.
     pub fn hold_key(&mut self, held: HoldReason) {
         self.key_hold.extend(held);
     }
 
-    /// Ends such a hold if it was set before a time.
+    /// Ends the hold of a refused key if it was set before a time.
     pub fn release_key(&mut self, at: Timestamp) {
         self.key_hold.release(at);
     }
@@ -272,7 +272,7 @@ impl Lane {
         self.key_hold.until(now)
     }
 
-    /// Whether throttling, an operator or a refused key hold it.
+    /// Whether throttling, an operator or a refused key holds the lane.
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.hold.until(now).is_some() || self.key_held_until(now).is_some()
     }
@@ -281,14 +281,14 @@ impl Lane {
         self.breaker.snapshot().state != BreakerState::Closed
     }
 
-    /// Whether it has state worth keeping. The payload limit of an unknown origin is not: any number of origins may exist, and
-    /// the origin states its limit again.
+    /// Whether it has state worth keeping. The payload limit of an unknown push service is not kept: there may be any number of
+    /// them, and they state the limit again.
     pub fn matters(&self, now: Timestamp) -> bool {
         let shrinks = !self.is_stranger() && self.payload.believed(now).is_some();
         shrinks || self.is_held(now) || self.breaker.snapshot().matters(now)
     }
 
-    /// Returns a permit without a POST.
+    /// Returns a permit if no POST was made.
     pub fn leave(&mut self, probe: bool, number: u64, transactional: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.urgent -= u32::from(transactional);
@@ -301,7 +301,7 @@ impl Lane {
         }
     }
 
-    /// Returns a permit with a response. Writes state for other replicas into `news`, and returns whether any was written.
+    /// Returns a permit with a response. Writes state for other replicas to `news`, and returns whether it wrote any.
     pub fn answered(&mut self, answer: &Answered<'_>, news: &mut LaneState) -> bool {
         self.in_flight -= 1;
         self.urgent -= u32::from(answer.transactional);
@@ -343,9 +343,9 @@ impl Lane {
         news.breaker.is_some() || news.held.is_some() || news.payload.is_some() || news.key_released_at.is_some()
     }
 
-    /// Returns the longest hold of the whole lane by a response. It follows a response that names the sender, the last of several
-    /// refusals of different subscriptions without an acceptance in between, or a refused probe. `None`: only its subscription is
-    /// held.
+    /// Returns the longest hold of the whole lane that a response can cause: one that names the sender, the last of several
+    /// refusals of different subscriptions without an acceptance in between, or a refused probe. `None`: only the subscription
+    /// is held.
     fn held_by(&mut self, answer: &Answered<'_>) -> Option<Duration> {
         let &Answered { outcome, number, probe, posted_at, known_throttled, .. } = answer;
         // A 2xx without delivery, or a repeated refusal, concerns its subscription alone.

@@ -8,10 +8,10 @@ use super::payload_limit::Learned;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 
-/// Name for all origins of a lane, later ones included.
+/// Name that stands for all origins of a lane, later ones included.
 pub const ALL_ORIGINS: &str = "*";
 
-/// State of a lane and origin that one worker observed, or an operator ordered, and all workers follow.
+/// State of a lane and origin that one worker observed or an operator ordered. All workers apply it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneState {
     pub lane: LaneId,
@@ -20,13 +20,13 @@ pub struct LaneState {
     pub held: Option<HoldReason>,
     /// Holds set before this time are void.
     pub released_at: Option<Timestamp>,
-    /// Hold of all POSTs except probes, because the gateway refuses the VAPID key.
+    /// Hold of all POSTs except probes, because the push service refuses the VAPID key.
     pub key_held: Option<HoldReason>,
     /// Holds of the key set before this time are void, because a probe was accepted.
     pub key_released_at: Option<Timestamp>,
     pub breaker: Option<Snapshot>,
-    /// Whether the breaker is open for one worker alone, which reaches no gateway: the worker that writes this state, not its
-    /// readers.
+    /// Whether the breaker is open only for the worker that writes this state, because it reaches no push service. Readers
+    /// ignore it.
     pub alone: bool,
     pub payload: Option<Learned>,
 }

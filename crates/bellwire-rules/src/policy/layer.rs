@@ -1,4 +1,4 @@
-//! Policy of one place: parsed and checked JSON. Several layers make one [`Policy`](super::Policy).
+//! Policy of one level: parsed and checked JSON. Several layers are combined to one [`Policy`](super::Policy).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Guide, Phased, Retry, Scripted, TierSettings, guide, phased, qstash}
 use bellwire_core::named;
 
 named! {
-    /// Place of a policy.
+    /// Level of a policy.
     pub enum PolicyLevel {
         /// Policy of one message.
         Message = "message",
@@ -23,12 +23,12 @@ named! {
     }
 }
 
-/// Conditions of a policy's check.
+/// Context of a policy's check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Place of the policy.
+    /// Level of the policy.
     pub place: PolicyLevel,
-    /// The app's maximum of `retries` in QStash's form, which is also its default. Values above 1,000 count as 1,000.
+    /// The app's maximum `retries` in QStash's form, which is also its default. Values above 1,000 count as 1,000.
     pub max_retries: u32,
 }
 
@@ -38,14 +38,14 @@ impl Default for Terms {
     }
 }
 
-/// Members that one place sets. For absent members the next place decides.
+/// Members that one level sets. The next level decides about absent members.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layer {
     /// Timetable of the retries.
     pub retry: Option<Retry>,
     /// Rate limit of one subscription.
     pub throttle: Option<Throttle>,
-    /// Label of raw payloads.
+    /// Content type of raw payloads.
     pub request: Option<Request>,
     /// Whether a topic ignores the policies of its subscriptions.
     pub disable_subscription_overrides: bool,
@@ -55,17 +55,17 @@ pub struct Layer {
 /// Rate limit of deliveries to one subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Throttle {
-    /// Deliveries per second to one subscription, at least 1. Excess deliveries wait.
+    /// Maximum deliveries per second to one subscription, at least 1. Others wait.
     pub max_receives_per_second: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Media type of raw payloads for the service worker, and of webhooks.
+    /// Media type of raw payloads for the service worker, and of webhook requests.
     pub header_content_type: Box<str>,
 }
 
-/// Settings of the server that a tier overrides.
+/// Server settings that a tier overrides.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct SettingsLayer {
     circuit_failure_threshold: Option<f64>,
@@ -89,7 +89,7 @@ impl SettingsLayer {
         }
     }
 
-    /// Returns all settings: its own ones, and those of `base` where absent.
+    /// Fills absent settings from `base`.
     fn filled_from(self, base: TierSettings) -> Self {
         let all = self.over(base);
         Self {
@@ -103,19 +103,19 @@ impl SettingsLayer {
     }
 }
 
-/// Policy that was accepted, with warnings.
+/// An accepted policy, with warnings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
     /// Layer of the policy.
     pub layer: Layer,
-    /// Warnings for the caller: deprecated members, and values that only an older edition allowed.
+    /// Warnings for the caller: deprecated members, and values that only an older version allowed.
     pub warnings: Vec<PolicyError>,
 }
 
 /// Warns of a policy with a throttle or a content type and nothing else.
 pub const SILENT_OF_RETRIES: &str = "contains no retry settings: those of the next level apply, by default the tier's";
 
-/// Places of a policy for one delivery.
+/// Policies of all levels for one delivery.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Places<'a> {
     /// Layer of the message.
@@ -126,12 +126,12 @@ pub struct Places<'a> {
     pub topic: Option<&'a Layer>,
     /// Layer of the app for this tier.
     pub tier: Option<&'a Layer>,
-    /// Settings of the server, which a tier overrides.
+    /// Server settings, which a tier overrides.
     pub server: TierSettings,
 }
 
 impl<'a> Places<'a> {
-    /// Returns the layers in order of precedence: the first that sets a member wins.
+    /// Returns the layers in order of precedence: the first one that sets a member wins.
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (PolicyLevel, &'a Layer)> + use<'a> {
         let overrides = !self.topic.is_some_and(|topic| topic.disable_subscription_overrides);
         let places = [
@@ -143,7 +143,7 @@ impl<'a> Places<'a> {
         places.into_iter().filter_map(|(place, layer)| Some((place, layer?)))
     }
 
-    /// Returns which place each member comes from.
+    /// Returns the level that set each member.
     pub fn set_by(&self) -> SetBy {
         let first = |sets: fn(&Layer) -> bool| self.in_order().find(|(_, layer)| sets(layer)).map(|(place, _)| place);
         SetBy {
@@ -154,14 +154,14 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Place of each member of a policy in force. `None`: the built-in default of the tier.
+/// Level that set each member of a combined policy. `None`: the built-in default of the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetBy {
-    /// Place that set the timetable of retries.
+    /// Level that set the retries.
     pub retry: Option<PolicyLevel>,
-    /// Place that set the throttle.
+    /// Level that set the throttle.
     pub throttle: Option<PolicyLevel>,
-    /// Place that set the media type.
+    /// Level that set the media type.
     pub request: Option<PolicyLevel>,
 }
 
@@ -176,18 +176,18 @@ const SETTINGS: [&str; 6] = [
 const GUIDE_SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
 const DISABLE: &str = "disableSubscriptionOverrides";
 
-/// Forms of policies. One policy has one form.
+/// Forms of policies with their members. A policy has one form.
 const FORMS: [(&str, &[&str]); 3] =
     [("SNS", &phased::MEMBERS), ("QStash", &qstash::MEMBERS), ("guide", &guide::MEMBERS)];
 
 impl Layer {
-    /// Parses and checks the JSON of one place, in one of the three forms, or empty. Returns all mistakes at once.
+    /// Parses and checks the JSON of one level: one of the three forms, or empty. Returns all faults at once.
     pub fn parse(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
         Self::read(value, terms, false)
     }
 
-    /// Parses stored JSON, which was checked before. The app's maximum of `retries` may have fallen since, and then bounds the
-    /// stored value. Request headers may have added QStash's members to another form's `throttlePolicy` and `requestPolicy`.
+    /// Parses stored JSON, which was checked before. If the app's maximum `retries` has been lowered since, the stored value is
+    /// reduced. Request headers may have added QStash's members to another form's `throttlePolicy` and `requestPolicy`.
     pub fn restore(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
         Self::read(value, terms, true)
     }
@@ -281,7 +281,7 @@ fn request(fields: &mut Fields<'_>, place: PolicyLevel) -> Option<Request> {
     })
 }
 
-/// Whether a text is a media type with parameters (RFC 9110 section 8.3.1), of at most 255 octets, and quoted strings without
+/// Whether a text is a media type with parameters (RFC 9110 section 8.3.1), at most 255 bytes, with quoted strings without
 /// escapes.
 fn is_media_type(text: &str) -> bool {
     const BLANK: [char; 2] = [' ', '\t'];
@@ -321,7 +321,7 @@ fn disables(fields: &mut Fields<'_>) -> bool {
     }
 }
 
-/// Reads settings of the server. Absent ones stay `None`.
+/// Reads server settings. Absent ones are `None`.
 fn settings(fields: &mut Fields<'_>) -> SettingsLayer {
     let [threshold, attempts, row, open, open_max, token] = SETTINGS;
     let mut layer = SettingsLayer::default();

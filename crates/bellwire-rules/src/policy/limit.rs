@@ -1,25 +1,25 @@
-//! Maximum POSTs of a lane in flight: additive increase, multiplicative decrease.
+//! Maximum POSTs in flight of a lane: additive increase, multiplicative decrease.
 //!
-//! Throttling is an order and halves the limit at once. A single failure may be chance, so only a round of responses with more
-//! than a tenth of failures halves it. If each failure did, the limit would fall to a handful at 1 % of failures. The price is
-//! that an overloaded gateway that responds with failures would be overrun by a tenth in each round. Therefore growth slows down
-//! near the limit that last proved too high.
+//! A throttling response halves the limit at once. A single failure may be chance, so failures halve it only if they are more
+//! than a tenth of a round. Otherwise the limit would fall to a handful at 1 % of failures. An overloaded push service would
+//! then be exceeded by a tenth in each round, so growth slows down near the limit that last proved too high.
 
 use std::ops::Range;
 
-/// First limit of a lane of a recognised gateway.
+/// Initial limit of a lane of a known push service.
 const START: f32 = 32.0;
-/// Maximum limit of an unknown host, which must not occupy more than a few connections.
+/// Maximum limit of an unknown push service, which must not use more than a few connections.
 pub(crate) const STRANGER_MAX: u32 = 4;
-/// Minimum responses of a round, whose length is otherwise the limit. A share of fewer means little: with 5 % failures, one round
-/// of 32 in fifty has five failures or more.
+/// Minimum responses of a round, which otherwise has as many as the limit. A share of fewer means little: with 5 % failures,
+/// one round of 32 in fifty has five failures or more.
 const ROUND_MIN: u32 = 64;
-/// One failure in this many responses is tolerated, and one more, so that chance does not look like congestion in short rounds.
-/// The share is lower than the one that trips a breaker: the load falls before the breaker opens.
+/// One failure in this number of responses is tolerated, plus one, so that chance does not look like congestion in short
+/// rounds. The share is lower than the breaker's threshold, so the load falls before the breaker opens.
 const TOLERATED_IN: u32 = 10;
-/// Permits that each success frees in slow start. Failures that are faster than successes then belong to twice as many POSTs.
+/// Permits added by each success in slow start. Failures that arrive before successes then belong to up to twice as many POSTs.
 const SLOW_START: u32 = 2;
-/// Range near the limit that proved too high, as shares of it. Above the range, the gateway has shown that it accepts more.
+/// Range near the limit that proved too high, as shares of it. Above the range, the push service has shown that it accepts
+/// more.
 const NEAR: Range<f32> = 0.75..1.1;
 /// Growth of the limit in that range, relative to the growth elsewhere.
 const CAREFULLY: f32 = 0.125;
@@ -30,13 +30,13 @@ pub struct Limit {
     max: f32,
     /// Concurrent requests that the connections allow. Successes do not prove more than that.
     streams: f32,
-    /// Whether each success adds a whole permit, as in TCP's slow start. It ends with the first congestion.
+    /// Whether the limit is in slow start, as in TCP: each success adds whole permits. It ends with the first congestion.
     slow_start: bool,
-    /// Responses to ignore before another decrease, because those in flight do not show the effect of the lower limit.
+    /// Responses to ignore before another decrease, because POSTs in flight do not show the effect of the lower limit yet.
     grace: u32,
     round_left: u32,
     tolerated: u32,
-    /// Limit that last proved too high. Infinite before.
+    /// Limit that last proved too high. Infinite at first.
     too_much: f32,
 }
 
@@ -52,7 +52,7 @@ impl Limit {
         new
     }
 
-    /// Bounds the limit by this worker's share of the maximum of all workers.
+    /// Sets the upper bound: this worker's share of the maximum of all workers.
     pub(crate) fn set_max(&mut self, max: u32) {
         #[expect(clippy::cast_precision_loss, reason = "limits are small")]
         let max = max.max(1) as f32;
@@ -60,7 +60,7 @@ impl Limit {
         self.limit = self.limit.min(max);
     }
 
-    /// Sets the concurrent requests that the connections allow, which bound the growth of the limit.
+    /// Sets the concurrent requests that the connections allow, an upper bound of the limit.
     pub fn set_streams(&mut self, streams: u32) {
         #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
         let streams = streams as f32;
@@ -74,7 +74,7 @@ impl Limit {
         whole.max(1)
     }
 
-    /// Counts a success of the gateway.
+    /// Records a success.
     pub fn succeeded(&mut self) {
         self.count();
         let step = match self.slow_start {
@@ -85,7 +85,7 @@ impl Limit {
         self.limit = (self.limit + step).min(self.max.min(self.streams).max(self.limit));
     }
 
-    /// Counts a failure or a missing response of the gateway. Too many in a round are congestion.
+    /// Records a failure or a missing response. Too many in a round are congestion.
     pub fn failed(&mut self) {
         if self.grace == 0 {
             match self.tolerated.checked_sub(1) {

@@ -1,43 +1,44 @@
-//! Mass prunes: a push service that suddenly calls many working subscriptions gone may be wrong, and is asked again before any of them
-//! is pruned.
+//! Mass prunes: a push service that suddenly reports many working subscriptions as gone may be wrong, and is asked again before
+//! they are pruned.
 //!
-//! Only subscriptions that accepted a push before count. Each one called gone adds 1 to the score of its lane, each acceptance
-//! subtracts 0.25, and the score never falls below 0. So a lane that loses less than a fifth of its subscriptions stays near 0,
-//! with a campaign of any size. If all are called gone, an alarm follows after ten at the latest.
+//! Only subscriptions that accepted a push before count. Each one reported as gone adds 1 to the score of its lane, each
+//! acceptance subtracts 0.25, and the score never falls below 0. So a lane that loses less than a fifth of its subscriptions
+//! stays near 0, with a campaign of any size. If all are reported as gone, an alarm follows after at most ten.
 
 use std::time::Duration;
 
 use super::hold::HoldReason;
 use bellwire_core::clock::Timestamp;
 
-/// A subscription called gone during a suspicion is pruned by the same answer after this time.
+/// Time after which another such response prunes a subscription that was reported as gone during a suspicion.
 const CONFIRM_AFTER: Duration = Duration::from_secs(900);
-/// Length of a suspicion after the last alarm. Longer than two confirmations, for a delivery that first has to wait for the lane.
+/// Duration of a suspicion after the last alarm. Longer than two confirmations, for a delivery that first has to wait for the
+/// lane.
 const SUSPECTED_FOR: Duration = Duration::from_secs(3_600);
-/// Length of one hold of a suspected lane. Then a probe is sent.
+/// Duration of one hold of a suspected lane. Then a probe is sent.
 const HOLD: Duration = Duration::from_secs(15);
-/// Holds of one suspicion begin within this time.
+/// Period in which holds of one suspicion begin.
 const HOLDS_WITHIN: Duration = Duration::from_secs(900);
-/// Time without a subscription called gone after which the score is void.
+/// Time without a subscription reported as gone after which the score is reset.
 const SCORED_WITHIN: Duration = Duration::from_secs(600);
-/// Difference between the clocks of servers that is no clock set back.
+/// Tolerated clock difference between servers. A larger one means that a clock was set back.
 const TOLERATED: Duration = Duration::from_secs(5);
 const ACCEPTED_WEIGHT: f64 = 0.25;
 const ALARM_AT: f64 = 10.0;
-/// Score that raises an alarm in a lane that has few subscriptions: half of them, and at least three.
+/// Minimum score for an alarm in a lane with few subscriptions. There, half of them is enough.
 const ALARM_AT_LEAST: f64 = 3.0;
 
-/// Sum of the answers of a lane over some time, in their order.
+/// Sum of consecutive responses of a lane, in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AnswerSum {
     sum: f64,
-    /// Score that these answers come to after a score of 0.
+    /// Score after these responses if it was 0 before.
     from_zero: f64,
     accepted: bool,
 }
 
 impl AnswerSum {
-    /// Adds a subscription called gone.
+    /// Adds a subscription reported as gone.
     pub fn gone(&mut self) {
         self.add(1.0);
     }
@@ -53,7 +54,7 @@ impl AnswerSum {
         self.from_zero = (self.from_zero + weight).max(0.0);
     }
 
-    /// Returns the score after these answers.
+    /// Returns the score after these responses.
     fn after(&self, score: f64) -> f64 {
         (score + self.sum).max(self.from_zero)
     }
@@ -68,23 +69,23 @@ pub struct GoneWatch {
     pub suspected_at: Option<Timestamp>,
     pub suspected_until: Option<Timestamp>,
     pub held_until: Option<Timestamp>,
-    /// A push was accepted since the last hold.
+    /// Whether a push was accepted since the last hold.
     pub reopened: bool,
-    /// Time at which a suspect last accepted a push.
+    /// Time at which a suspected subscription last accepted a push.
     pub recovered_at: Option<Timestamp>,
 }
 
-/// Consequences of new answers for a lane.
+/// What follows from new responses for a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PruneAlarm {
     /// Whether a suspicion begins.
     pub begins: bool,
-    /// The lane is held.
+    /// Hold of the lane. `None`: not held.
     pub hold: Option<HoldReason>,
 }
 
 impl GoneWatch {
-    /// A lane in which no subscription was called gone yet.
+    /// Creates the state of a lane without subscriptions reported as gone.
     pub fn new(now: Timestamp) -> Self {
         Self {
             score: 0.0,
@@ -98,19 +99,20 @@ impl GoneWatch {
         }
     }
 
-    /// Forgets what a clock that was set back makes void.
+    /// Drops state that is invalid because the clock was set back.
     pub fn follow_clock(&mut self, now: Timestamp) {
         if self.suspected_at.max(Some(self.scored_at)).max(self.recovered_at) > Some(now + TOLERATED) {
             *self = Self::new(now);
         }
     }
 
-    /// Returns whether a suspicion is in force.
+    /// Whether a suspicion is in force.
     pub fn suspects(&self, now: Timestamp) -> bool {
         self.suspected_until.is_some_and(|until| now < until)
     }
 
-    /// Adds answers of which at least one calls a subscription gone. `size` counts the active subscriptions of the lane.
+    /// Adds responses, at least one of which reports a subscription as gone. `size`: number of active subscriptions of the
+    /// lane.
     pub fn add(&mut self, answers: &AnswerSum, size: i64, now: Timestamp) -> PruneAlarm {
         if self.scored_at + SCORED_WITHIN <= now {
             self.score = 0.0;
@@ -136,8 +138,8 @@ impl GoneWatch {
         PruneAlarm { begins: alarm && !suspected, hold }
     }
 
-    /// Returns the time from which another answer confirms that a subscription is gone, which was first called so at `first_at`. A
-    /// suspect that accepts a push shows that the push service was wrong: it has to say so anew of all.
+    /// Returns the time from which another such response prunes a subscription first reported as gone at `first_at`. A suspect
+    /// that accepts a push shows that the push service was wrong, so all must be reported again.
     pub fn confirms_at(&self, first_at: Timestamp) -> Timestamp {
         Some(first_at).max(self.recovered_at).unwrap_or(first_at) + CONFIRM_AFTER
     }

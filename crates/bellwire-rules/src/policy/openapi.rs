@@ -1,4 +1,4 @@
-//! Schemas of delivery policies, whose JSON [`Layer`](super::Layer) reads by hand.
+//! OpenAPI schemas of delivery policies, whose JSON is parsed by hand ([`Layer`](super::Layer)).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::{Backoff, Preset};
 
-/// Limit of deliveries to one subscription.
+/// Rate limit of deliveries to one subscription.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ThrottlePolicy {
@@ -27,20 +27,20 @@ struct RequestPolicy {
     header_content_type: Option<String>,
 }
 
-/// Phases of retries, as Amazon SNS has them.
+/// Phases of retries, in the form of Amazon SNS.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct HealthyRetryPolicy {
-    /// Shortest delay in seconds; 20 by default.
+    /// Shortest delay in seconds. By default 20.
     #[schema(minimum = 0, maximum = 3_600)]
     min_delay_target: Option<u32>,
-    /// Longest delay in seconds; 20 by default.
+    /// Longest delay in seconds. By default 20.
     #[schema(minimum = 0, maximum = 3_600)]
     max_delay_target: Option<u32>,
-    /// Retries of all phases; 3 by default.
+    /// Retries of all phases together. By default 3.
     #[schema(minimum = 0, maximum = 100)]
     num_retries: Option<u32>,
-    /// Retries without delay, first.
+    /// Initial retries without delay.
     #[schema(minimum = 0, maximum = 100)]
     num_no_delay_retries: Option<u32>,
     /// Retries at the shortest delay, before the backoff.
@@ -49,11 +49,11 @@ struct HealthyRetryPolicy {
     /// Retries at the longest delay, after the backoff.
     #[schema(minimum = 0, maximum = 100)]
     num_max_delay_retries: Option<u32>,
-    /// Growth of the delays between both; `linear` by default.
+    /// Growth of the delays in the backoff phase. By default `linear`.
     backoff_function: Option<Backoff>,
 }
 
-/// Declares one form of a policy, with the members that each form may have for a tier or topic.
+/// Declares one form of a policy, with the members that each form may have for a tier or a topic.
 macro_rules! form {
     ($(#[$about:meta])* $Name:ident { $($(#[$field_about:meta])* $field:ident: $Type:ty,)* }) => {
         $(#[$about])*
@@ -66,19 +66,19 @@ macro_rules! form {
             /// Tiers only: share of failed attempts that opens a lane's circuit breaker.
             #[schema(exclusive_minimum = 0, maximum = 1)]
             circuit_failure_threshold: Option<f64>,
-            /// Tiers only: fewest attempts that make a share.
+            /// Tiers only: minimum number of attempts to compute that share.
             #[schema(minimum = 1, maximum = 1_000_000)]
             circuit_min_attempts: Option<u32>,
             /// Tiers only: consecutive failures that open the circuit breaker.
             #[schema(minimum = 1, maximum = 1_000)]
             circuit_consecutive_failures: Option<u32>,
-            /// Tiers only: first time that the circuit breaker stays open, in milliseconds.
+            /// Tiers only: duration of the circuit breaker's first opening, in milliseconds.
             #[schema(minimum = 1_000, maximum = 600_000)]
             circuit_open_ms: Option<u32>,
-            /// Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+            /// Tiers only: longest opening of the circuit breaker, in milliseconds.
             #[schema(minimum = 1_000, maximum = 600_000)]
             circuit_open_max_ms: Option<u32>,
-            /// Tiers only: seconds for which a retry may be made.
+            /// Tiers only: validity of a retry token in seconds. A later retry reads its state again.
             #[schema(minimum = 1, maximum = 86_400)]
             retry_token_ttl_sec: Option<u32>,
         }
@@ -86,9 +86,9 @@ macro_rules! form {
 }
 
 form! {
-    /// Exponential backoff with jitter.
+    /// Policy in the form of the web-push retry guide: exponential backoff with jitter.
     GuidePolicy {
-        /// `guide`: the published values.
+        /// `guide`: the values of the guide.
         #[schema(pattern = "^guide$")]
         preset: Option<String>,
         /// Delay before the first retry, in milliseconds.
@@ -100,43 +100,43 @@ form! {
         /// Maximum retries.
         #[schema(minimum = 0, maximum = 100)]
         max_attempts: Option<u32>,
-        /// Share of the delay that is random, 0 to 1.
+        /// Jitter as a share of the delay, 0 to 1.
         #[schema(minimum = 0, maximum = 1)]
         jitter_percent: Option<f64>,
-        /// Retries without delay, first.
+        /// Initial retries without delay.
         #[schema(minimum = 0, maximum = 100)]
         immediate_retries: Option<u32>,
     }
 }
 
 form! {
-    /// Number of retries, and an expression for the delay, as QStash has them.
+    /// Policy in the form of QStash: a number of retries, and an expression for the delay.
     ScriptedPolicy {
-        /// Maximum retries; the app's `max_retries` by default.
+        /// Maximum retries. By default the app's `max_retries`.
         #[schema(minimum = 0, maximum = 1_000)]
         retries: Option<u32>,
-        /// Delay in milliseconds: an expression over `retried`, such as `pow(2, retried) * 1000`.
+        /// Delay in milliseconds, as an expression over `retried` such as `pow(2, retried) * 1000`.
         #[schema(min_length = 1, max_length = 256)]
         retry_delay: Option<String>,
-        /// In responses only: request headers set the retries of a policy with this member.
+        /// In responses only, if request headers set the retries: rate limit in the policy of the body.
         throttle_policy: Option<ThrottlePolicy>,
-        /// In responses only: request headers set the retries of a policy with this member.
+        /// In responses only, if request headers set the retries: request properties in the policy of the body.
         request_policy: Option<RequestPolicy>,
     }
 }
 
 form! {
-    /// Phases of retries as Amazon SNS has them, or a preset of them.
+    /// Policy in the form of Amazon SNS: phases of retries, or a preset.
     PhasedPolicy {
-        /// Name of a published timetable, instead of `healthyRetryPolicy`.
+        /// Name of a predefined timetable, instead of `healthyRetryPolicy`.
         preset: Option<Preset>,
         healthy_retry_policy: Option<HealthyRetryPolicy>,
         throttle_policy: Option<ThrottlePolicy>,
         request_policy: Option<RequestPolicy>,
-        /// Deprecated; has no effect.
+        /// Deprecated, without effect.
         #[schema(value_type = Option<Object>)]
         sickly_retry_policy: Option<()>,
-        /// Deprecated; has no effect.
+        /// Deprecated, without effect.
         guaranteed: Option<bool>,
     }
 }

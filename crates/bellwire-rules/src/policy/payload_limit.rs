@@ -1,4 +1,4 @@
-//! Payload limit of a gateway, learned from its responses.
+//! Payload limit of a push service, learned from its responses.
 //!
 //! Firefox's bridge to phones accepts less than desktop browsers do, and both have one origin. So a limit applies only until a
 //! larger payload is accepted.
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use bellwire_core::clock::Timestamp;
 
-/// Time for which a limit applies before it is tested again.
+/// Time after which a learned limit is tested again.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
-/// Time for which an acceptance also counts against a smaller limit: responses to concurrent requests arrive in any order.
+/// Time for which an acceptance also disproves a smaller limit, because responses to concurrent requests arrive in any order.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 
 /// Learned limit of an origin, with its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learned {
-    /// Maximum plaintext octets, padding included. `None`: the former limit is disproved.
+    /// Maximum plaintext bytes, including padding. `None`: the former limit was disproved.
     pub max: Option<u32>,
     /// Time of the observation.
     pub at: Timestamp,
 }
 
-/// Refusal that made a delivery smaller.
+/// Refusal as too large, after which a delivery was reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadRefusal {
-    /// Plaintext octets, padding included, that the gateway refused last.
+    /// Plaintext bytes that the push service refused last, including padding.
     pub octets: u32,
-    /// Maximum octets of the next try. The payload may be shorter.
+    /// Maximum bytes of the next attempt. The payload may be shorter.
     pub tried: u32,
 }
 
@@ -34,17 +34,18 @@ pub struct PayloadRefusal {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PayloadLimit {
     learned: Option<Learned>,
-    /// The largest of the last acceptances, and when it came.
+    /// Size and time of the largest recent acceptance.
     taken: Option<(u32, Timestamp)>,
 }
 
 impl PayloadLimit {
-    /// Returns the maximum plaintext octets that the gateway seems to accept.
+    /// Returns the estimated maximum plaintext bytes. `None`: no limit.
     pub fn believed(&self, now: Timestamp) -> Option<u32> {
         self.learned.filter(|learned| now < learned.at + BELIEVED_FOR)?.max
     }
 
-    /// Records the acceptance of a POST with this size, made smaller after a refusal or not. Returns updates for other replicas.
+    /// Records the acceptance of a POST with this size. `refused` is an earlier refusal of the same delivery. Returns updates
+    /// for other replicas.
     pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<PayloadRefusal>) -> Option<Learned> {
         self.remember(octets, now);
         let believed = self.believed(now);
@@ -63,7 +64,7 @@ impl PayloadLimit {
         self.learn(Some((octets / 4 * 3).max(1)), now)
     }
 
-    /// Takes over what another worker learned, if that was later.
+    /// Adopts a limit learned by another worker, if it is later.
     pub fn adopt(&mut self, learned: Learned) {
         if self.learned.is_none_or(|known| known.at < learned.at) {
             self.learned = Some(learned);

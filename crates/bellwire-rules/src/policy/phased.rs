@@ -1,7 +1,7 @@
-//! Amazon SNS's form: four phases of retries, and its two fixed policies.
+//! Form of Amazon SNS: four phases of retries, and its two fixed policies.
 //!
-//! Immediate (no delay) → pre-backoff (`minDelayTarget` apart) → backoff (from the one to the other) → post-backoff
-//! (`maxDelayTarget` apart).
+//! Immediate (no delay) → pre-backoff (every `minDelayTarget`) → backoff (from `minDelayTarget` to `maxDelayTarget`) →
+//! post-backoff (every `maxDelayTarget`).
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::fields::Fields;
 use super::{Phase, PolicyError, RetryDelay};
 use bellwire_core::named;
 
-/// The names of this form's members at the top; see also [`RETRY_MEMBERS`].
+/// Top-level members of this form; see also [`RETRY_MEMBERS`].
 pub(super) const MEMBERS: [&str; 6] =
     ["healthyRetryPolicy", "throttlePolicy", "requestPolicy", "preset", "sicklyRetryPolicy", "guaranteed"];
-/// Members that Amazon deprecated: accepted with a warning, and ignored with any value.
+/// Members that Amazon deprecated: accepted with a warning, and ignored.
 pub const DEPRECATED: [&str; 2] = ["sicklyRetryPolicy", "guaranteed"];
 const RETRY_MEMBERS: [&str; 7] = [
     "minDelayTarget",
@@ -26,26 +26,26 @@ const RETRY_MEMBERS: [&str; 7] = [
     "backoffFunction",
 ];
 const POINTER: &str = "/healthyRetryPolicy";
-/// The longest `maxDelayTarget`, in seconds.
+/// Upper bound of `maxDelayTarget` in seconds.
 const DELAY_MAX_S: u32 = 3_600;
 const RETRIES_MAX: u32 = 100;
-/// The longest that the retries of one policy may take together, in seconds, before jitter.
+/// Maximum total time of one policy's retries in seconds, without jitter.
 pub(super) const TOTAL_MAX_S: f64 = 3_600.0;
-/// Sums of fractions may miss a whole number by a little.
+/// Tolerance of rounding errors in sums, in seconds.
 const TOTAL_TOLERANCE_S: f64 = 1e-6;
-/// Jitter takes off at most this share of a delay.
+/// Jitter shortens a delay by at most this share.
 const JITTER_SHARE: f64 = 0.2;
 
 named! {
     /// Growth of delays from the shortest to the longest in the backoff phase.
     pub enum Backoff {
-        /// By equal differences.
+        /// By equal steps.
         Linear = "linear",
-        /// By amounts that grow by equal amounts.
+        /// By steps that grow by equal amounts.
         Arithmetic = "arithmetic",
-        /// By equal quotients.
+        /// By equal factors.
         Geometric = "geometric",
-        /// By amounts that double.
+        /// By steps that double.
         Exponential = "exponential",
     }
 }
@@ -76,9 +76,9 @@ impl Backoff {
 }
 
 named! {
-    /// Fixed policies that can be named instead of written, exempt from the bounds of written ones.
+    /// Fixed policies by name, exempt from the bounds of other policies.
     pub enum Preset {
-        /// SNS's timetable for its own endpoints: 100,015 retries in over 23 days. After throttling it is
+        /// SNS's timetable for its own endpoints: 100,015 retries in over 23 days. After throttling responses it is
         /// [`CustomerManaged`](Preset::CustomerManaged).
         AwsManaged = "sns-aws-managed",
         /// SNS's timetable for mobile push: 50 retries in over 6 hours.
@@ -100,7 +100,7 @@ pub struct Phased {
 }
 
 impl Phased {
-    /// The timetable of a preset.
+    /// Returns the timetable of a preset.
     pub fn preset(preset: Preset) -> Self {
         let (min_delay_s, max_delay_s, immediate, post_backoff) = match preset {
             Preset::AwsManaged => (1, 20, 3, 100_000),
@@ -118,7 +118,7 @@ impl Phased {
         }
     }
 
-    /// Reads `preset` or `healthyRetryPolicy`, whichever is given. None if neither is, or a mistake was noted.
+    /// Reads `preset` or `healthyRetryPolicy`. `None`: neither is given, or a fault was added.
     pub(super) fn read(fields: &mut Fields<'_>, warnings: &mut Vec<PolicyError>) -> Option<Self> {
         for name in DEPRECATED.into_iter().filter(|name| fields.has(name)) {
             let detail = "deprecated by Amazon SNS; accepted and ignored".into();
@@ -190,7 +190,7 @@ impl Phased {
         Some(phased)
     }
 
-    /// The timetable after throttling answers (429, and 406 from WNS).
+    /// Returns the timetable after throttling responses (429, and 406 from WNS).
     pub fn when_throttled(&self) -> Self {
         match self.preset {
             Some(Preset::AwsManaged) => Self::preset(Preset::CustomerManaged),

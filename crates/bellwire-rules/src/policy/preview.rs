@@ -1,4 +1,4 @@
-//! Preview of a policy: its timetable, without any delivery.
+//! Timetable of a policy, without any delivery.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,62 +8,62 @@ use serde::Serialize;
 use super::decide::GUIDE_WINDOW;
 use super::{Phase, Policy, Retry, RetryDelay};
 
-/// The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top.
+/// Retries of a policy in order. Times are nominal: without holds, breakers and the duration of POSTs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Timetable {
-    /// The form it was written in: `guide`, `sns` or `qstash`.
+    /// Form of the policy: `guide`, `sns` or `qstash`.
     pub form: &'static str,
-    /// Retries that are made if each of them fails.
+    /// Number of retries if each of them fails.
     pub retries: u32,
-    /// POSTs: the retries and the first one.
+    /// Number of POSTs: the first one and the retries.
     pub posts: u32,
-    /// Seconds from the first failure to the last retry, before jitter.
+    /// Seconds from the first failure to the last retry, without jitter.
     pub window_s: f64,
-    /// The least that jitter makes of it.
+    /// Shortest possible window with jitter, in seconds.
     pub shortest_window_s: f64,
-    /// Longest total time of all retries.
+    /// Longest possible window with jitter, in seconds.
     pub longest_window_s: f64,
-    /// The retries; equal neighbours share a row.
+    /// Retries. Consecutive ones with the same delay share a row.
     pub rows: Vec<RetrySpan>,
-    /// Limit that ends the retries early. Absent: all retries are made.
+    /// Reason why the retries end early. Absent: all retries are made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<TimetableCut>,
 }
 
-/// The end of a timetable before the last retry of its policy.
+/// End of a timetable before the last retry of its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TimetableCut {
     /// `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end.
     pub by: &'static str,
-    /// Seconds after acceptance. A retry that is due then or later is not made.
+    /// Seconds after acceptance. Retries due then or later are not made.
     pub after_s: f64,
     /// Retries that the policy allows.
     pub retries_allowed: u32,
 }
 
-/// Retries `first` to `last`, counted from 1, each after the same delay.
+/// Retries from number `first` to `last` (from 1), each with the same delay.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RetrySpan {
-    /// The first of them.
+    /// Number of the first retry.
     pub first: u32,
-    /// Last retry of the group.
+    /// Number of the last retry.
     pub last: u32,
     /// Phase of these retries.
     pub phase: Phase,
-    /// Seconds after the attempt before, without jitter.
+    /// Seconds after the previous attempt, without jitter.
     pub delay_s: f64,
-    /// The least that jitter makes of it.
+    /// Shortest possible delay with jitter, in seconds.
     pub shortest_s: f64,
-    /// Longest delay with jitter.
+    /// Longest possible delay with jitter, in seconds.
     pub longest_s: f64,
-    /// Seconds from the first failure to the last of them, before jitter.
+    /// Seconds from the first failure to the last of these retries, without jitter.
     pub elapsed_s: f64,
 }
 
-/// Returns the timetable of a policy for a message with this time to live in seconds; `None`: longer than any policy.
+/// Returns the timetable of a policy for a message with this time to live in seconds. `None`: unlimited.
 pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
     let ends = [
         ttl_s.map(|ttl_s| ("ttl", Duration::from_secs(ttl_s.into()))),
@@ -116,7 +116,7 @@ pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
     }
 }
 
-/// A table for people: one line a row, and the totals.
+/// Formats a table: one line per row, and the totals.
 impl fmt::Display for Timetable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(

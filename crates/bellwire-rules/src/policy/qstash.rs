@@ -1,4 +1,4 @@
-//! QStash's form: a number of retries, and an expression for the delays or the published backoff.
+//! Form of QStash: a number of retries, and an expression for the delays or the published backoff.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use super::{Phase, RetryDelay};
 
 pub(super) const MEMBERS: [&str; 2] = ["retries", "retryDelay"];
 const DELAY_MAX_S: f64 = 86_400.0;
-/// The most retries that any app may allow; bounds the table of delays.
+/// Maximum retries that an app may allow. It bounds the table of delays.
 pub const RETRIES_MAX: u32 = 1_000;
 
-/// Delays of all retries, evaluated when the policy was submitted. No jitter.
+/// Delays of all retries, evaluated when the policy was set. There is no jitter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scripted {
     delays: Arc<[Duration]>,
-    /// The expression; none for the published backoff.
+    /// Source of the expression. `None`: the published backoff.
     source: Option<Arc<str>>,
 }
 
 impl Scripted {
-    /// Reads and checks the members of this form. None if a mistake was noted. More retries than the maximum are a
-    /// mistake, unless they were `stored` when it was higher: then the maximum takes their place.
+    /// Reads and checks the members of this form. `None`: a fault was added. More retries than the maximum are a fault, unless
+    /// the policy is `stored` from a time with a higher maximum: they are then reduced.
     pub(super) fn read(fields: &mut Fields<'_>, max_retries: u32, stored: bool) -> Option<Self> {
         let mistakes = fields.mistakes();
         let most = max_retries.min(RETRIES_MAX);

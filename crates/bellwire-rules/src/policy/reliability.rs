@@ -1,7 +1,7 @@
-//! Reliability of retries: the five metrics of the rule book, and two histograms.
+//! Reliability of retries: five metrics and two histograms.
 //!
-//! Workers count in memory ([`ReliabilityTally`]) and add to the table `reliability_counts` every few seconds. Readers sum the last hour.
-//! The exact counts of messages are separate. A worker that dies loses the last seconds of these counts.
+//! Workers count in memory ([`ReliabilityTally`]) and add to the table `reliability_counts` every few seconds. Readers sum the
+//! last hour. Counts of messages are separate and exact; a worker that crashes loses the last seconds of these counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -14,56 +14,56 @@ use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
 
-/// Reliability metrics are of the last hour.
+/// Period of the reliability metrics.
 pub const WINDOW: Duration = Duration::from_secs(3600);
 /// Minimum samples of a share.
 pub(crate) const SAMPLES_MIN: u64 = 100;
-/// Hours after which a condition counts as sustained.
+/// Number of hours after which a condition counts as sustained.
 pub const SUSTAINED_HOURS: u32 = 3;
 
-/// POSTs until acceptance that have a class of their own; the last class is "more".
+/// Number of buckets for POSTs until acceptance. The last bucket is "more".
 const ATTEMPT_CLASSES: usize = 11;
-/// Upper ends of the classes of delays, in seconds; the last class has none.
+/// Upper bounds of the delay buckets in seconds. The last bucket has none.
 pub const DELAYS_S: [f64; 12] = [0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
 const DELAY_CLASSES: usize = DELAYS_S.len() + 1;
 const COUNTS: usize = 13;
-/// Everything that is counted of a lane and tier.
+/// Number of counted quantities of a lane and tier.
 const CODES: usize = COUNTS + ATTEMPT_CLASSES + 2 * DELAY_CLASSES;
 
-/// Counted quantity. The numbers are stored in `reliability_counts.metric` and never change their meaning. The classes of the
+/// Counted quantity. The numbers are stored in `reliability_counts.metric` and never change their meaning. The buckets of the
 /// histograms follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]
 pub enum ReliabilityCount {
     /// Deliveries that made their first retry.
     FirstRetries = 0,
-    /// Those of them that it got accepted.
+    /// Deliveries accepted by their first retry.
     FirstAccepted = 1,
     /// Deliveries that made their second retry.
     SecondRetries = 2,
-    /// Those of them that it got accepted.
+    /// Deliveries accepted by their second retry.
     SecondAccepted = 3,
     /// POSTs that were retries.
     Retries = 4,
     /// Deliveries whose time to live ended while they waited for a retry.
     RetriesExpired = 5,
-    /// Milliseconds from the failure to the acceptance of the retry after it, summed.
+    /// Sum of milliseconds from a failure to the acceptance of the next retry.
     StretchMs = 6,
-    /// Milliseconds that the policy had planned between the two, summed.
+    /// Sum of milliseconds that the policy had planned in between.
     PlannedMs = 7,
-    /// Retries that the two sums are over.
+    /// Number of retries in these two sums.
     Stretched = 8,
-    /// Times that the lane's breaker opened; stored in a table of its own, `breaker_trips`.
+    /// Openings of the lane's breaker. Stored in a table of their own, `breaker_trips`.
     BreakerTrips = 9,
-    /// Queue rows changed or put back by hand.
+    /// Queue rows changed or inserted again outside Bellwire.
     TokenFailures = 10,
-    /// Queue rows whose token was right but late.
+    /// Queue rows whose token was valid but expired.
     TokensLate = 11,
-    /// Deliveries accepted later than the tier's `sla_seconds`, dead or expired.
+    /// Deliveries accepted later than the tier's `sla_seconds`, and dead or expired ones.
     SlaMissed = 12,
 }
 
-/// Sums over some lanes, tiers and minutes.
+/// Sums of all quantities over some lanes, tiers and minutes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sums([u64; CODES]);
 
@@ -74,14 +74,14 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Adds what the table holds under a number; numbers of a newer version are ignored.
+    /// Adds a stored value. Numbers of a newer version are ignored.
     pub fn add(&mut self, sli: i16, n: u64) {
         if let Some(sum) = usize::try_from(sli).ok().and_then(|code| self.0.get_mut(code)) {
             *sum += n;
         }
     }
 
-    /// Adds the sums of another set.
+    /// Adds other sums.
     pub fn merge(&mut self, others: &Sums) {
         self.0.iter_mut().zip(others.0).for_each(|(sum, n)| *sum += n);
     }
@@ -91,62 +91,62 @@ impl Sums {
         self.0[count as usize]
     }
 
-    /// Accepted deliveries by how many POSTs it took: 1, 2, … 10, more.
+    /// Returns accepted deliveries by the number of POSTs: 1, 2, … 10, more.
     pub fn attempts_to_success(&self) -> &[u64] {
         &self.0[COUNTS..COUNTS + ATTEMPT_CLASSES]
     }
 
-    /// Accepted deliveries by how long after its message a gateway took them: classes that end at [`DELAYS_S`].
+    /// Returns accepted deliveries by the time since their message's acceptance, in buckets with the bounds [`DELAYS_S`].
     pub fn delay(&self) -> &[u64] {
         &self.0[COUNTS + ATTEMPT_CLASSES..][..DELAY_CLASSES]
     }
 
-    /// Queue rows by how much later than scheduled they were claimed: classes that end at [`DELAYS_S`].
+    /// Returns queue rows by the delay between due time and claim, in buckets with the bounds [`DELAYS_S`].
     pub fn lag(&self) -> &[u64] {
         &self.0[COUNTS + ATTEMPT_CLASSES + DELAY_CLASSES..]
     }
 
-    /// Everything that is not zero, as the table holds it.
+    /// Returns all non-zero values, for storing.
     pub fn rows(&self) -> impl Iterator<Item = (i16, u64)> + '_ {
         (0..).zip(self.0).filter(|(_, n)| *n > 0)
     }
 }
 
-/// Sums of a lane.
+/// Sums of one lane.
 #[derive(Debug)]
 pub struct LaneSums {
     /// Number of the lane.
     pub lane: LaneId,
-    /// The app it belongs to.
+    /// App that the lane belongs to.
     pub app: AppId,
-    /// The push service it leads to.
+    /// Push service of the lane.
     pub gateway: Gateway,
-    /// By tier; what belongs to none stands under none.
+    /// Sums by tier. `None`: quantities without a tier.
     pub tiers: BTreeMap<Option<Tier>, Sums>,
 }
 
-/// Accepted delivery with its wait and retries.
+/// An accepted delivery, with its delay and retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
-    /// Retries that went before it.
+    /// Number of retries before the acceptance.
     pub retries: u32,
-    /// Since it was free to be sent.
+    /// Time since it could first be sent.
     pub delay: Duration,
-    /// For a retry: since the failure before it, as it was and as it was planned.
+    /// For a retry: actual and planned time since the previous failure. `None`: an immediate retry, or no retry.
     pub stretch: Option<(Duration, Duration)>,
 }
 
-/// Counts of a process since its last write to the database.
+/// Counts of a process since they were last stored.
 #[derive(Debug, Default)]
 pub struct ReliabilityTally(Mutex<HashMap<(LaneId, Option<Tier>), Sums>>);
 
 impl ReliabilityTally {
-    /// Counts events; those that belong to no tier are the lane's.
+    /// Adds to a quantity of a lane. `None`: without a tier.
     pub fn count(&self, lane: LaneId, tier: Option<Tier>, count: ReliabilityCount, n: u64) {
         self.0.lock().entry((lane, tier)).or_default().0[count as usize] += n;
     }
 
-    /// Counts the POST of a retry, the first of which has number 1.
+    /// Counts the POST of retry `number`, from 1.
     pub fn retried(&self, lane: LaneId, tier: Tier, number: u32) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
@@ -158,7 +158,7 @@ impl ReliabilityTally {
         }
     }
 
-    /// Counts an acceptance. Immediate retries have no stretch: nothing was planned.
+    /// Counts an acceptance. Immediate retries are not part of the stretch, because no delay was planned.
     pub fn accepted(&self, lane: LaneId, tier: Tier, accepted: &Accepted) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
@@ -176,7 +176,7 @@ impl ReliabilityTally {
         sums[COUNTS + ATTEMPT_CLASSES + class(accepted.delay)] += 1;
     }
 
-    /// Counts queue rows by how much later than scheduled they were claimed.
+    /// Counts queue rows by the delay between due time and claim.
     pub fn lagged(&self, lane: LaneId, tier: Tier, lags: impl Iterator<Item = Duration>) {
         let sums = &mut self.0.lock();
         let sums = &mut sums.entry((lane, Some(tier))).or_default().0;
@@ -211,26 +211,26 @@ fn class(duration: Duration) -> usize {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SliState))]
 #[serde(rename_all = "snake_case")]
 pub enum ReliabilityState {
-    /// Too few samples to tell.
+    /// Too few samples.
     Unknown,
-    /// It meets its target.
+    /// Meets its target.
     Ok,
-    /// Between target and alert.
+    /// Between target and alert line.
     Warn,
     /// Beyond the alert line.
     Alert,
 }
 
 named! {
-    /// The rule book's reliability metrics (heading "Figures to expose").
+    /// Reliability metrics.
     pub enum Sli {
-        /// Accepted at retry 1 ÷ deliveries that made retry 1.
+        /// Share of deliveries with a first retry that were accepted by it.
         FirstRetrySuccess = "first_retry_success",
-        /// Accepted at retry 2 ÷ deliveries that made retry 2.
+        /// Share of deliveries with a second retry that were accepted by it.
         SecondRetrySuccess = "second_retry_success",
-        /// Time from a failure to the acceptance of the retry after it ÷ planned delay.
+        /// Time from a failure to the acceptance of the next retry, divided by the planned delay.
         BackoffStretch = "backoff_stretch",
-        /// Deliveries that expired while they waited for a retry ÷ retries that were sent. Above 1 where more expired than were sent.
+        /// Deliveries that expired while they waited for a retry, divided by retries that were sent. Above 1 if more expired.
         TtlExpiredPurges = "ttl_expired_purges",
         /// Openings of a lane's breaker in an hour.
         BreakerTrips = "breaker_trips",
@@ -238,7 +238,7 @@ named! {
 }
 
 impl Sli {
-    /// Beyond the first it meets its target, beyond the second it is an alert. For success rates, more is better.
+    /// Returns target and alert line. For success rates, higher values are better; otherwise lower ones.
     pub fn lines(self) -> (f64, f64) {
         match self {
             Sli::FirstRetrySuccess => (0.85, 0.60),
@@ -253,7 +253,7 @@ impl Sli {
         matches!(self, Sli::FirstRetrySuccess | Sli::SecondRetrySuccess)
     }
 
-    /// Returns value and samples of an hour over `lanes` lanes. No value without samples.
+    /// Returns value and number of samples of an hour over `lanes` lanes. `None`: no samples.
     fn weigh(self, sums: &Sums, lanes: usize) -> (Option<f64>, u64) {
         let of = |count| sums.of(count);
         let share = |part: u64, whole: u64| ((whole > 0).then(|| part as f64 / whole as f64), whole);
@@ -277,7 +277,7 @@ impl Sli {
     }
 }
 
-/// A reliability metric with its verdict.
+/// A reliability metric with its state.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MetricReading {
@@ -285,17 +285,17 @@ pub struct MetricReading {
     pub sli: Sli,
     /// Value of the metric. Null without samples.
     pub value: Option<f64>,
-    /// Number of deliveries, retries or openings behind the value.
+    /// Number of deliveries, retries or openings that the value is based on.
     pub samples: u64,
-    /// Beyond this it is as it should be.
+    /// Target of the metric: the state is `ok` on its good side.
     pub target: f64,
-    /// Alert line, beyond which an operator should look.
+    /// Alert line, beyond which an operator should act.
     pub alert: f64,
     /// State of the metric. A share needs 100 samples.
     pub state: ReliabilityState,
 }
 
-/// Computes every reliability metric from the sums of an hour, over this many lanes.
+/// Computes all reliability metrics from the sums of an hour over `lanes` lanes.
 pub fn read(sums: &Sums, lanes: usize) -> [MetricReading; 5] {
     Sli::ALL.map(|sli| {
         let (value, samples) = sli.weigh(sums, lanes);

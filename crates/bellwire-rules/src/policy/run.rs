@@ -1,13 +1,13 @@
-//! The last POSTs in the order in which they began, and which of them failed.
+//! Results of the last POSTs, in the order of their start.
 //!
-//! A failing gateway responds fast, and a working one may be slow. In the order of responses, a few failures among a hundred
-//! POSTs that began together look like a run of failures.
+//! A failing push service responds fast, and a working one may be slow. In the order of responses, a few failures among a
+//! hundred concurrent POSTs would look like a run of failures.
 
-/// POSTs that are remembered. One that began longer ago is in no row.
+/// Number of POSTs that are remembered. Earlier ones do not count.
 const REMEMBERED: u64 = 1_024;
 const WORDS: usize = REMEMBERED as usize / 64;
 
-/// Result of each of the last POSTs: none or a success, a failure, or neutral.
+/// Result of each of the last POSTs: none yet or a success, a failure, or neutral.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Run {
     begun: u64,
@@ -26,7 +26,7 @@ impl Run {
         number
     }
 
-    /// Drops all POSTs that have begun so far.
+    /// Drops all POSTs so far.
     pub(super) fn forget(&mut self) {
         self.since = self.begun;
     }
@@ -35,7 +35,7 @@ impl Run {
         (self.since..self.begun).contains(&number)
     }
 
-    /// Records a failed POST. Returns the length of the run of failures around it, without neutral results.
+    /// Records a failed POST. Returns the length of the run of failures around it; neutral results are skipped.
     pub(super) fn fail(&mut self, number: u64) -> u32 {
         if number < self.first() {
             return 0;
@@ -47,7 +47,7 @@ impl Run {
         1 + self.failures(before) + self.failures(after)
     }
 
-    /// Records a POST with a neutral result, or without a request.
+    /// Records a POST that has a neutral result, or was not made.
     pub(super) fn void(&mut self, number: u64) {
         if number >= self.first() {
             let (word, bit) = place(number);

@@ -212,7 +212,7 @@ impl Rows<'_> {
     }
 
     /// Returns the reasons why messages were not reserved, for persons with a row. It needs no locks: reservations and refusals
-    /// are permanent, and room does not come back at the same time.
+    /// are permanent, and a full cap has no room again at the same time.
     async fn look(
         &self,
         conn: &mut PgConnection,

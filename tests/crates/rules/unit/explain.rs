@@ -1,4 +1,4 @@
-//! Every sentence, held against the facts that it is made from.
+//! Compares every sentence with the facts from which it is written.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn at(text: &str) -> Timestamp {
     format!("2027-01-15T{text}Z").parse().unwrap()
 }
 
-/// A promotional campaign of 08:00, looked at ten minutes later, that nothing has become of.
+/// Returns facts about a promotional campaign of 08:00, ten minutes later, without any delivery.
 fn facts() -> Facts {
     Facts {
         now: at("08:10:00"),
@@ -59,7 +59,7 @@ fn facts() -> Facts {
     }
 }
 
-/// Result of a filter with a sunset rule for a person with this number of displays in sixty days, and maybe a click at six.
+/// Returns facts with a sunset rule, for a person with this number of displays in sixty days, and a click at six or none.
 fn judged(verdict: FilterVerdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Facts {
     let between = (at("07:30:00") - chrono::TimeDelta::days(60), at("07:30:00"));
     let mut hours = Hours::default();
@@ -71,7 +71,7 @@ fn judged(verdict: FilterVerdict, unclicked: i16, clicked_at: Option<Timestamp>)
     Facts { judged: Some(Judged { verdict, habits, own_hour, sunset }), ..facts() }
 }
 
-/// A message by the recipients' clock that is for other zones than this one.
+/// Returns facts about a message by local time that is for other time zones.
 fn of_zone(timezone: Option<&str>, due_at: Option<Timestamp>) -> Facts {
     let mut facts = judged(FilterVerdict::NotInSegment, 0, None);
     facts.subscription.as_mut().unwrap().timezone = timezone.map(str::to_owned);
@@ -79,7 +79,7 @@ fn of_zone(timezone: Option<&str>, due_at: Option<Timestamp>) -> Facts {
     Facts { part: Some(ExplainedPart { zone, follows: None }), ..facts }
 }
 
-/// A follow-up to those who did not click `spring`.
+/// Returns facts about a follow-up to recipients who did not click `spring`.
 fn following(received: bool, did: bool) -> Facts {
     let follows = Some(FollowedCampaign { campaign: "spring".into(), did_not: "click", received, did });
     Facts { part: Some(ExplainedPart { zone: None, follows }), ..judged(FilterVerdict::NotInSegment, 0, None) }
@@ -162,7 +162,7 @@ const OTHER: &str = "msg_00000000-0000-0000-0000-000000000002";
 const HEIR: &str = "sub_00000000-0000-0000-0000-000000000003";
 const LETTER: &str = "dl_00000000-0000-0000-0000-000000000009";
 
-/// Facts, the sentence that they give, and its words.
+/// Returns facts with the expected sentence code and text.
 #[rustfmt::skip]
 fn table() -> Vec<(Facts, Code, String)> {
     use Code::*;

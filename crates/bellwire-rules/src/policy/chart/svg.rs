@@ -1,4 +1,4 @@
-//! Writes SVG: a page with its own background, axes, and marks in a frame.
+//! Writes SVG: a page with background, axes, and marks in a frame.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub(super) struct Svg {
     text: String,
 }
 
-/// A scale that begins with 0, and where its marks are.
+/// An axis from 0, with its tick marks.
 pub(super) struct Axis {
     max: f64,
     step: f64,
@@ -23,7 +23,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Axis for numbers up to `max`, with about this many marks.
+    /// Creates an axis for numbers up to `max`, with about `marks` ticks.
     pub(super) fn numbers(max: f64, marks: u32, title: &'static str) -> Self {
         let rough = (max / f64::from(marks)).max(1.0);
         let magnitude = 10f64.powf(rough.log10().floor());
@@ -31,7 +31,7 @@ impl Axis {
         Self { max, step: step.unwrap_or(rough), title, times: false }
     }
 
-    /// For seconds up to `max_s`.
+    /// Creates an axis for seconds up to `max_s`.
     pub(super) fn times(max_s: f64, marks: u32, title: &'static str) -> Self {
         const STEPS_S: [f64; 22] = [
             1.0,
@@ -71,7 +71,7 @@ impl Axis {
     }
 }
 
-/// A time as all marks of its axis are written: in the largest unit that the distance of marks is a multiple of.
+/// Formats a time for a tick: in the largest unit that divides the distance of ticks.
 fn time(s: f64, step_s: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "min")];
     let (unit_s, unit) = UNITS.into_iter().find(|(unit_s, _)| step_s % unit_s == 0.0).unwrap_or((1.0, "s"));
@@ -86,7 +86,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Position on the page of two values.
+    /// Returns the position of two values on the page.
     pub(super) fn place(&self, x: f64, y: f64) -> (f64, f64) {
         let across = LEFT + (RIGHT - LEFT) * x / self.x.max;
         (across, self.bottom - (self.bottom - self.top) * y / self.y.max)
@@ -94,7 +94,7 @@ impl Frame {
 }
 
 impl Svg {
-    /// Page with a title and this height in pixels.
+    /// Creates a page with a title and a height in pixels.
     pub(super) fn new(title: &str, height: u32) -> Self {
         let title = escaped(title);
         let mut text = format!(
@@ -106,7 +106,7 @@ impl Svg {
         Self { text }
     }
 
-    /// Top of the first frame, below the title and this number of lines of legend.
+    /// Returns the top of the first frame, below the title and the lines of the legend.
     pub(super) fn top(legend: usize) -> f64 {
         42.0 + 18.0 * legend as f64
     }
@@ -195,7 +195,7 @@ impl Svg {
         );
     }
 
-    /// A stretch of the horizontal axis.
+    /// Shades a section of the horizontal axis.
     pub(super) fn shade(&mut self, frame: &Frame, from: f64, until: f64) {
         let ((x, _), (end, _)) = (frame.place(from, 0.0), frame.place(until, 0.0));
         let _ = writeln!(
@@ -207,7 +207,7 @@ impl Svg {
         );
     }
 
-    /// Steps of equal width, filled down to the axis.
+    /// Draws steps of equal width, filled down to the axis.
     pub(super) fn area(&mut self, frame: &Frame, steps: impl Iterator<Item = f64>, width: f64, colour: &str) {
         let mut path = format!("M{LEFT} {:.1}", frame.bottom);
         let mut before = None;
@@ -230,7 +230,7 @@ impl Svg {
     }
 }
 
-/// Text that cannot be taken for markup; characters that XML forbids become U+FFFD.
+/// Escapes text for XML. Characters that XML forbids become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,23 +1,23 @@
-//! Charts for terminals, of block characters.
+//! Charts for terminals, made of block characters.
 
 use std::fmt::Write as _;
 
 use super::{Panel, count, points, seconds};
 use crate::policy::preview::Timetable;
 
-/// Eighths of a cell, from below.
+/// Blocks that fill a cell from below, in eighths.
 const RISING: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Eighths of a cell, from the left.
+/// Blocks that fill a cell from the left, in eighths.
 const GROWING: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const LABEL: usize = 10;
 const HEIGHT: usize = 5;
-/// The narrowest chart and the widest, labels included.
+/// Allowed widths of a chart in characters, labels included.
 const WIDTHS: std::ops::RangeInclusive<usize> = 30..=200;
-/// Retries shown one a line; of more, the first ones.
+/// Maximum retries shown, one per line: the first ones.
 const LINES_MAX: usize = 40;
 
-/// POSTs per second over time, one simulation below the other, all to the same scale, at most `width` characters wide.
-/// Outages are marked on the axis.
+/// Draws POSTs per second over time, one chart below the other for each simulation, with the same scale, at most `width`
+/// characters wide. Outages are marked on the axis.
 pub fn load_text(panels: &[Panel<'_>], width: usize) -> String {
     let length_s = panels.iter().map(Panel::length_s).fold(1.0, f64::max);
     let columns = (width.clamp(*WIDTHS.start(), *WIDTHS.end()) - LABEL - 2).min(length_s.ceil() as usize);
@@ -44,13 +44,13 @@ pub fn load_text(panels: &[Panel<'_>], width: usize) -> String {
     text
 }
 
-/// Returns the part of a column in a row. A load above zero always shows.
+/// Returns the character of a column in a row. A load above zero is always visible.
 fn cell(posts: u32, peak: u32, row: usize) -> char {
     let eighths = (u64::from(posts) * (HEIGHT * 8) as u64).div_ceil(u64::from(peak)) as usize;
     RISING[eighths.saturating_sub(row * 8).min(8)]
 }
 
-/// Delays as bars, one retry a line, at most `width` characters wide.
+/// Draws delays as bars, one retry per line, at most `width` characters wide.
 pub fn timetable_text(table: &Timetable, width: usize) -> String {
     let points: Vec<_> = points(table).collect();
     let longest_s = points.iter().map(|point| point.1).fold(0.0, f64::max);
