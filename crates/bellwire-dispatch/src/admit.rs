@@ -1,5 +1,5 @@
-//! Checks of a claimed delivery before it enters the fair queue: its token, its states, its app's frequency caps, its
-//! subscription's throttle. Queue rows and batches pass the same checks. Rejected deliveries are settled here.
+//! Checks a claimed delivery before it enters the fair queue: retry token, states of subscription and message, frequency caps,
+//! and throttle. Queue rows and batches pass the same checks. Rejected deliveries are settled here.
 
 mod limits;
 mod rows;
@@ -34,23 +34,23 @@ use bellwire_telemetry::otlp::{DeliverySpan, Stage};
 use bellwire_template::TemplatePerson;
 use rows::ClaimedEntry;
 
-/// Addresses of a batch that are opened before others have their turn on this thread: some 100 µs.
+/// Addresses of a batch decrypted before the task yields: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
 const ROW_LEASES_MAX: i16 = 5;
 
-/// Data of those recipients whose messages need it.
+/// Template data of recipients, for messages that need them.
 type People = HashMap<SubscriptionId, Arc<TemplatePerson>>;
 
-/// Rows that may be sent.
+/// Rows that passed the checks.
 #[derive(Default)]
 pub(super) struct CheckedRows {
-    /// Those that are to be [lined up](Admission::line_up).
+    /// Rows that can be added to the fair queue by [`line_up`](Admission::line_up).
     pub free: Vec<Box<Job>>,
-    /// Those whose subscriptions' throttles are still to be asked, by [`Admission::throttle_rows`].
+    /// Rows whose subscriptions have a throttle, for [`Admission::throttle_rows`].
     pub throttled: Vec<Box<Job>>,
 }
 
-/// The stage between claim and queue.
+/// The stage between claim and fair queue.
 pub(super) struct Admission {
     pub shared: Arc<EngineContext>,
     pub catalog: Arc<Catalog>,
@@ -61,9 +61,9 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Checks rows that were claimed, or born, under `lease`. The messages of the latter are in `written`. Rows that cannot be
-    /// read now are requeued. Rows that cannot be admitted for another reason are claimed again after their lease, and the poison
-    /// rules limit how often.
+    /// Checks rows that were claimed, or inserted, under `lease`. `written` contains the messages of inserted rows. Rows that
+    /// cannot be read now are requeued. Rows that cannot be admitted for another reason are claimed again after their lease; a
+    /// maximum of leases limits how often.
     #[must_use]
     pub(super) async fn rows(
         &self,
@@ -124,12 +124,12 @@ impl Admission {
         CheckedRows { free: self.without_capped(only_jobs(free)).await, throttled: only_jobs(throttled) }
     }
 
-    /// Lines up those of the rows whose turn it is, and puts the others off.
+    /// Adds the rows with a throttle slot now to the fair queue, and defers the others.
     pub(super) async fn throttle_rows(&self, throttled: Vec<Box<Job>>) {
         self.throttle(self.without_capped(throttled).await).await;
     }
 
-    /// A job of a claimed row; none if the row has its fate already.
+    /// Returns the job of a claimed row. `None`: the row is settled already.
     fn job_of_row(&self, entry: ClaimedEntry, people: &People, lease: Uuid, claimed_at: Instant) -> Option<Box<Job>> {
         let (now, ClaimedEntry { row, message, lane }) = (self.shared.clock.now(), entry);
         let ticket = Ticket::Row(lease);
@@ -157,7 +157,7 @@ impl Admission {
         None
     }
 
-    /// Lets a batch's deliveries in. Returns how many they are.
+    /// Admits a batch's deliveries. Returns their number.
     pub(super) async fn batch(&self, batch: Batch, lease_until: Timestamp, claimed_at: Instant) -> sqlx::Result<usize> {
         let n = batch.recipients.len();
         let (message, lane) = match self.catalog.open_both(batch.lane, batch.message).await {
@@ -211,7 +211,7 @@ impl Admission {
         Ok(n)
     }
 
-    /// Reads what templates have to know of their recipients, in one statement; where nothing asks, there is none.
+    /// Reads the recipients' data that templates need, in one statement, or none if no template needs any.
     async fn people(&self, wanted: impl Iterator<Item = (&Recipient, Option<Wants>)>) -> sqlx::Result<People> {
         let (mut ids, mut most) = (Vec::new(), Wants::Locale);
         for (recipient, wants) in wanted {
@@ -226,8 +226,8 @@ impl Admission {
         store::audience::people::of(&self.shared.pool, &ids, most == Wants::All).await
     }
 
-    /// Adds the recipient's data to a delivery, if its template needs them. A delivery whose subscription no longer exists is
-    /// claimed again, and ends then.
+    /// Adds the recipient's data to a delivery, if its template needs them. If the subscription no longer exists, the delivery
+    /// is deferred, and ends at its next claim.
     fn told(&self, mut job: Box<Job>, people: &People) -> Result<Box<Job>, Fate> {
         if job.message.says.wants().is_some() {
             let person =
@@ -237,7 +237,7 @@ impl Admission {
         Ok(job)
     }
 
-    /// Returns the consequence for a delivery that may not be sent at this time of day. `None`: it may.
+    /// Returns the deferral of a delivery that may not be sent at this time of day. `None`: it may.
     fn hold(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Fate> {
         if message.calendar.is_always_open() {
             return None;
@@ -253,7 +253,7 @@ impl Admission {
         }
     }
 
-    /// A delivery that may be sent now, or what becomes of it instead.
+    /// Builds the job of a delivery. The error is its result if it cannot be sent now.
     fn job(
         &self,
         recipient: &Recipient,
@@ -304,7 +304,7 @@ impl Admission {
         }))
     }
 
-    /// The span of a delivery's turn, if that is traced.
+    /// Returns the trace span of a delivery. `None`: not traced.
     fn span(&self, retries: u32, message: &Message, lane: &LaneInfo, claimed_at: Instant) -> Option<Box<DeliverySpan>> {
         let origin = message.traced.as_ref()?;
         let attributes = || {
@@ -319,13 +319,13 @@ impl Admission {
         self.shared.tracer.delivery(origin, self.shared.clock.now() - claimed_at.elapsed(), attributes)
     }
 
-    /// Adds deliveries to the queue. A delivery that its lane cannot accept now is deferred.
+    /// Adds deliveries to the fair queue. Deliveries that their lane cannot accept now are deferred.
     pub(super) fn line_up(&self, jobs: Vec<Box<Job>>) {
         self.line_up_untold(jobs);
         self.queue.tell();
     }
 
-    /// Adds deliveries to the fair queue without waking the stages after it.
+    /// Adds deliveries to the fair queue without waking the next stages.
     pub(super) fn line_up_untold(&self, mut jobs: Vec<Box<Job>>) {
         jobs.iter_mut().for_each(|job| job.enter(Stage::Wait));
         let now = self.shared.clock.now();
@@ -339,7 +339,7 @@ impl Admission {
     }
 }
 
-/// The fate of a delivery that must not be sent, as the database stood when it was claimed.
+/// Returns the result of a delivery that must not be sent, by the states read at its claim.
 fn standing_fate(standing: Sendability, retries: u32, now: Timestamp) -> Fate {
     let ended = |end, why| Fate::Ended(unsent_attempt(retries, why, now), end);
     match standing {

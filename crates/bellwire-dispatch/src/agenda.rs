@@ -1,7 +1,8 @@
-//! Work to claim: lanes with due deliveries, and the number of concurrent draws. Pure state.
+//! Agenda of the claim stage: lanes with due deliveries, and the number of concurrent draws (claims of one lane and tier). Pure
+//! state.
 //!
-//! Each tier has a budget of its own, so that a one-time code waits behind no campaign; within it apps take turns. What one
-//! app's flow control lets through is shared by its lanes, so they are drawn one after the other.
+//! Each tier has its own budget, so that a one-time code never waits behind a campaign. Within a tier, apps alternate. Lanes of
+//! an app with flow control share its limits, so they are drawn one after the other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -16,11 +17,10 @@ use bellwire_store::queue::claims::DueLane;
 
 type Refill = (LaneId, Tier);
 
-/// Of a pool's connections, each tier may draw from one in so many at a time. What is left is for settling, stops and
-/// leases.
+/// Number of pool connections for each concurrent draw of a tier. The remaining connections are for settling, stops and leases.
 const CONNECTIONS_PER_DRAW: usize = 6;
 
-/// The rest after a failed look, and of a lane after a failed claim.
+/// Pause after a failed poll, and of a lane after a failed claim.
 pub(super) const REST_FAILED: Duration = Duration::from_millis(250);
 
 pub(super) struct Agenda {
@@ -28,14 +28,14 @@ pub(super) struct Agenda {
     known: HashMap<Refill, AgendaEntry>,
     waiting: [Turns<Refill>; TIERS],
     under_way: [usize; TIERS],
-    /// Draws under way of each tier, at most.
+    /// Maximum concurrent draws of each tier.
     budget: usize,
-    /// Apps that share what flow control lets through, and are being drawn.
+    /// Apps with flow control that are being drawn.
     limited: HashSet<AppId>,
     parked: HashMap<AppId, VecDeque<Refill>>,
-    /// Number of rounds over all lanes. Each round begins with another lane, so that the first lane does not get all tokens.
+    /// Number of rounds over all lanes. Each round begins with another lane, so that the first one does not get all tokens.
     rounds: usize,
-    /// Lanes whose last draw failed, and until when they are left alone.
+    /// Lanes whose last draw failed, with the end of their pause.
     failed: HashMap<Refill, Instant>,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Drawn {
 }
 
 impl Agenda {
-    /// Empty agenda, for a pool of this many connections.
+    /// Creates an empty agenda, for a pool of this many connections.
     pub(super) fn new(connections: usize) -> Self {
         Self {
             found: HashMap::new(),
@@ -67,7 +67,7 @@ impl Agenda {
         }
     }
 
-    /// Takes over what a look found: all of it is to be drawn.
+    /// Adds the result of a poll: all of it is to be drawn.
     pub(super) fn found(&mut self, due: Vec<DueLane>, now: Instant) {
         self.failed.retain(|_, until| now < *until);
         self.waiting.iter_mut().for_each(Turns::forget_idle);
@@ -75,14 +75,14 @@ impl Agenda {
         self.refill_apps(|_| true);
     }
 
-    /// Wants a lane and tier that ran low to be drawn again. What the last look did not find there is left to the next.
+    /// Requests another draw of a lane and tier that ran low. If the last poll found no work there, the next one decides.
     pub(super) fn refill(&mut self, refill: Refill) {
         if let Some(due) = self.found.get(&refill) {
             self.want(*due);
         }
     }
 
-    /// Wants what was found of these apps to be drawn again.
+    /// Requests another draw of the lanes found for these apps.
     pub(super) fn refill_apps(&mut self, is_one: impl Fn(AppId) -> bool) {
         let mut due: Vec<_> = self.found.values().copied().filter(|due| is_one(due.app)).collect();
         due.sort_unstable_by_key(|due| due.lane);
@@ -109,7 +109,7 @@ impl Agenda {
         }
     }
 
-    /// Returns the next lane to draw, if the budgets allow. A call of [`drawn`](Self::drawn) must follow.
+    /// Returns the next lane to draw, if the budgets allow. The caller must then call [`drawn`](Self::drawn).
     pub(super) fn next(&mut self, is_limited: impl Fn(AppId) -> bool) -> Option<DueLane> {
         for tier in 0..TIERS {
             while self.under_way[tier] < self.budget

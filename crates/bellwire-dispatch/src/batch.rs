@@ -1,4 +1,4 @@
-//! A batch on its way: up to 500 deliveries that are settled once and whole.
+//! An open batch: up to 500 deliveries that are settled together, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_store::outcomes::ledger::{ClaimableAt, Fate, Settlement};
 
-/// A batch closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
+/// Time after its last POST began when a batch closes. A delivery with a slower response becomes a queue row.
 const AFTER_LAST_POST: Duration = Duration::from_secs(1);
-/// Time after which a batch closes: deliveries kept back by a hold, a pause or a breaker become rows.
+/// Time after which a batch closes in any case. Deliveries delayed by a hold, a pause or a breaker become queue rows.
 const AFTER_TAKE: Duration = Duration::from_secs(5);
 
 pub(super) struct OpenBatch {
@@ -22,7 +22,7 @@ pub(super) struct OpenBatch {
     pub lease: Uuid,
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
-    /// Recipients, each with its life.
+    /// Recipients, each with the life of the subscription.
     recipients: Vec<(SubscriptionId, i32)>,
     taken_at: Instant,
     state: Mutex<BatchState>,
@@ -39,7 +39,8 @@ struct BatchState {
 
 enum BatchPhase {
     Open,
-    /// Closed, but its settling is not committed yet. What was answered since waits here: its rows don't exist before.
+    /// Closed, with an uncommitted settlement. Results that arrive meanwhile wait here, because their queue rows do not exist
+    /// yet.
     Closing(Vec<Settlement>),
     Settled,
 }
@@ -52,16 +53,16 @@ enum RecipientState {
 }
 
 pub(super) enum Recorded {
-    /// Others are still out, or it is no longer ours to record.
+    /// Other deliveries are still in flight, or the batch no longer belongs to this worker.
     Kept,
-    /// It was the last: the batch is closed and must be settled.
+    /// It was the last result: the batch is closed and must be settled.
     Last,
-    /// The batch is settled already: this delivery is a row of its own, under the batch's lease.
+    /// The batch is settled already: this delivery is a queue row under the batch's lease.
     Row(Settlement),
 }
 
 impl OpenBatch {
-    /// A batch just taken or leased; every place waits.
+    /// Creates an open batch without results.
     pub(super) fn new(
         batch: &bellwire_store::queue::claims::Batch,
         message: Arc<Message>,
@@ -84,8 +85,8 @@ impl OpenBatch {
         Self { id: batch.id, lease: batch.lease, message, lane, recipients, taken_at, state: Mutex::new(state) }
     }
 
-    /// Records the start of a recipient's POST. Returns `false` if the batch was closed before the first POST: the delivery is then a row
-    /// that any worker may have claimed. A repeat with a smaller payload still belongs to this batch, and so does its row.
+    /// Records the start of a recipient's POST. Returns `false` if the batch was closed before the first POST: the delivery is
+    /// then a queue row that any worker may have claimed. A repeat with a smaller payload still belongs to this batch.
     pub(super) fn begin(&self, place: usize, retries: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.phase, BatchPhase::Open) {
@@ -123,7 +124,7 @@ impl OpenBatch {
         }
     }
 
-    /// Closes the batch if its time has come. True if this call closed it: the caller settles it.
+    /// Closes the batch if its time has come. Returns `true` if this call closed it: the caller must settle it.
     pub(super) fn close_if_due(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         let due = now >= self.taken_at + AFTER_TAKE || state.unsent == 0 && now >= state.last_post_at + AFTER_LAST_POST;
@@ -142,7 +143,8 @@ impl OpenBatch {
         self.state.lock().lease_until = until;
     }
 
-    /// Takes the settlement of each recipient of a closed batch. Deliveries in flight keep a lease, unsent ones are due at once.
+    /// Returns the settlement of each recipient of a closed batch. Deliveries in flight keep a lease; unsent ones are due at
+    /// once.
     pub(super) fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, BatchPhase::Open));
@@ -163,7 +165,7 @@ impl OpenBatch {
         state.places.iter_mut().zip(&self.recipients).filter_map(of).collect()
     }
 
-    /// Records the commit of the settlement. Returns results that arrived meanwhile, to be settled as rows.
+    /// Records the commit of the settlement. Returns results that arrived meanwhile, to settle as queue rows.
     pub(super) fn settled(&self) -> Vec<Settlement> {
         match std::mem::replace(&mut self.state.lock().phase, BatchPhase::Settled) {
             BatchPhase::Closing(late) => late,

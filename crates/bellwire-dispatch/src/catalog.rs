@@ -1,4 +1,4 @@
-//! Messages and lanes that are in use, opened once.
+//! Cache of the messages and lanes in use, parsed and decrypted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,14 +17,15 @@ use bellwire_telemetry::otlp::Tracer;
 use bellwire_vault::Vault;
 use bellwire_webpush::keys::SigningKey;
 
-/// Messages kept open. One is about as large as its payload, 4 KiB at most.
+/// Maximum cached messages. Each takes about the size of its payload, at most 4 KiB.
 const MESSAGES_MAX: usize = 1024;
 /// Age after which a message is read again for new claims, so that changed policies of its topic or tier apply.
 const FRESH_FOR: TimeDelta = TimeDelta::seconds(60);
-/// The same of lanes. Opening one costs a statement and a key's decryption, and there may be ten thousand.
+/// Age after which a lane is read again. Reading one costs a statement and the decryption of a key, and there may be ten
+/// thousand.
 const LANE_FRESH_FOR: TimeDelta = TimeDelta::seconds(45);
 
-/// Why something could not be taken from the catalog.
+/// Reason for which a message or lane cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CatalogError {
     #[error(transparent)]
@@ -51,12 +52,12 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// An empty catalog. Policies take the `server`'s figures where they set none.
+    /// Creates an empty catalog. `server` has the settings for tiers without a policy.
     pub(super) fn new(pool: PgPool, vault: Vault, clock: Clock, server: TierSettings, tracer: Tracer) -> Self {
         Self { pool, vault, clock, server, tracer, messages: Mutex::default(), lanes: Mutex::default() }
     }
 
-    /// Returns a message, from memory or the database. If it is unreadable now, the earlier version stays in use.
+    /// Returns a message, from memory or the database. If it cannot be read now, the cached version stays in use.
     pub(super) async fn message(&self, id: MessageId) -> Result<Arc<Message>, CatalogError> {
         let now = self.clock.now();
         let known = self.messages.lock().get(&id).map(|opened| (opened.message.clone(), opened.at));
@@ -74,9 +75,8 @@ impl Catalog {
         }
     }
 
-    /// Several messages: those that are neither in memory nor were just `written` are read by one query, since
-    /// each one-time code is another message. What cannot be sent, since it is not there or cannot be opened, is left out, with an
-    /// error in the log.
+    /// Returns several messages. Those neither cached nor `written` just now are read in one query, because each one-time code
+    /// is another message. Messages that do not exist or cannot be decrypted are omitted, with an error in the log.
     pub(super) async fn messages(
         &self,
         ids: BTreeSet<MessageId>,
@@ -105,7 +105,8 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Opens new messages, with the settings that their statement returned, and the given ones, with the current settings of their apps.
+    /// Prepares new messages with the settings that their statement returned, and other messages with their apps' current
+    /// settings.
     async fn read(
         &self,
         ids: &[MessageId],
@@ -143,7 +144,7 @@ impl Catalog {
         Ok(message)
     }
 
-    /// A message and a lane; what cannot be had is logged.
+    /// Returns a message and a lane. Logs a failure.
     pub(super) async fn open_both(
         &self,
         lane: LaneId,
@@ -158,8 +159,8 @@ impl Catalog {
         }
     }
 
-    /// A lane with its key, from memory or the database. Neither changes while the process lives, but for the subject and
-    /// the app's weight, which [`forget_lanes`](Self::forget_lanes) takes care of.
+    /// Returns a lane with its key, from memory or the database. Only the key's contact and the app's weight can change;
+    /// [`forget_lanes`](Self::forget_lanes) handles that.
     pub(super) async fn lane(&self, id: LaneId) -> Result<Arc<LaneInfo>, CatalogError> {
         if let Some((lane, _)) = self.lanes.lock().get(&id) {
             return Ok(lane.clone());
@@ -178,8 +179,7 @@ impl Catalog {
         Ok(lane)
     }
 
-    /// Reads lanes anew that were read some time ago, so that a changed subject is signed with, and a changed weight counts,
-    /// within a minute.
+    /// Drops lanes that were read some time ago, so that a changed contact or weight applies within a minute.
     pub(super) fn forget_lanes(&self, now: Timestamp) {
         self.lanes.lock().retain(|_, (_, at)| (now - *at).abs() < LANE_FRESH_FOR);
     }

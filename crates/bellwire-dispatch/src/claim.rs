@@ -1,8 +1,8 @@
-//! The first stage: finds due work, claims it and hands it on to admission.
+//! First stage: finds due work, claims it and passes it to admission.
 //!
-//! Polling finds all work, and wake-ups only shorten the wait. After each poll, the stage rests twenty times as long as the poll
-//! took, so that finding work rarely costs more than a twentieth of a connection. Lanes are drawn concurrently, in the order of
-//! the [agenda](super::agenda), while the next poll runs: no lane waits for another one.
+//! Polling finds all work, and notifications only shorten the wait. After each poll the stage pauses twenty times as long as
+//! the poll took, so that polling rarely uses more than a twentieth of a connection. Lanes are drawn concurrently, in the order
+//! of the [agenda](super::agenda), while the next poll runs: no lane waits for another one.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -38,43 +38,43 @@ use bellwire_store::queue::opening::FreshMessages;
 use bellwire_telemetry::panics;
 
 const ROWS_MAX: usize = 500;
-/// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a batch.
+/// Maximum deliveries of one lane and tier claimed in one draw, plus at most a batch. Then other lanes follow.
 const DRAW_MAX: usize = 1_000;
-/// Candidates whom a message is not for that cost about as much as the claim of one delivery.
+/// Number of passed candidates of a fan-out that cost about as much as the claim of one delivery.
 const PASSED_PER_CLAIM: usize = 8;
-/// A batch leased so often is split into rows without sending.
+/// Number of leases after which a batch is split into queue rows without sending.
 const BATCH_LEASES_MAX: i16 = 3;
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
-/// The longest: what became due meanwhile waits for so long.
+/// Maximum pause between polls, and so the maximum delay of due work.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// After a slow poll, for example while a backup's snapshot keeps dead rows, the rest is this many times as long,
+/// Minimum ratio of pause to poll after a slow poll, for example while a backup's snapshot keeps dead rows.
 const REST_FACTOR_MIN: u32 = 4;
 const REST_MAX_SLOW: Duration = Duration::from_secs(4);
-/// Rest while the process is [idle](super::idle). Any notification ends it.
+/// Pause while the process is [idle](super::idle). A notification ends it.
 const LOOK_AT_REST: Duration = Duration::from_secs(2);
-/// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
+/// Minimum pause between polls of lanes whose rate is used up, so that deliveries at a high rate are not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
 
-/// Pending draw: its source, and its result.
+/// A running draw, with its lane and result.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
 /// Share of a lane's room for one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RoomShare {
-    /// All of it. A batch may be larger: what is more waits.
+    /// All of it. A batch may be larger: its other deliveries wait.
     Whole,
-    /// Half of it, because other work is due, too. However many retries are due, new messages begin, and none of them waits for
-    /// the end of a campaign.
+    /// Half of it, because other work is due, too. So new messages start beside any number of retries, and retries do not wait
+    /// for the end of a campaign.
     Half,
-    /// The remaining half, and no more: a large batch would occupy the lane for its whole length. Room that becomes free
-    /// meanwhile is left to the next draw, so that it is not used one by one.
+    /// The remaining half, and no more, because a large batch would occupy the lane for its whole length. Room that becomes
+    /// free meanwhile is left to the next draw, so that it is not used one by one.
     Rest,
 }
 
 impl RoomShare {
-    /// Returns the size of the share of a room. With an odd room, the half is sometimes the larger part and sometimes the
-    /// smaller: a room of one alternates. `randomness` is in [0, 1).
+    /// Returns the size of the share. With an odd room, the half is randomly the larger or the smaller part. `randomness` is in
+    /// [0, 1).
     fn of(self, room: usize, randomness: f64) -> usize {
         match self {
             Self::Whole => usize::MAX,
@@ -84,7 +84,7 @@ impl RoomShare {
     }
 }
 
-/// Result of drawing one source.
+/// Result of drawing one table.
 #[derive(Default)]
 struct Drew {
     n: usize,
@@ -102,11 +102,12 @@ pub(super) struct ClaimStage {
     pub admission: Arc<Admission>,
     /// Lanes to be drawn again.
     pub refills: Arc<PendingSet<(LaneId, Tier)>>,
-    /// Held by each draw. The holder of the exclusive lock can rely on all claimed deliveries being counted as in flight.
+    /// Shared lock held by each draw. The holder of the exclusive lock can rely on all claimed deliveries being counted as in
+    /// flight.
     pub claiming: RwLock<()>,
     /// Notified when deliveries become due.
     pub kicked: Arc<Notify>,
-    /// Number of claims that found nothing.
+    /// Number of polls skipped because the engine was not ready.
     pub refused: AtomicUsize,
     /// Time at which the first exhausted rate limit has a token again.
     pub tokens_at: Mutex<Option<Timestamp>>,
@@ -162,8 +163,8 @@ fn rest_after(took: Duration) -> Duration {
     (took * REST_FACTOR).clamp(REST_MIN, REST_MAX).max(took * REST_FACTOR_MIN).min(REST_MAX_SLOW)
 }
 
-/// Resolves after the pause, or earlier after a notification of due deliveries. Polls take at most half of the time, with any number of
-/// notifications.
+/// Waits for the end of the pause, or for a notification of due deliveries. Polls use at most half of the time, with any number
+/// of notifications.
 async fn time_to_look(claims: &ClaimStage, soonest: Instant, look_at: Instant) {
     tokio::time::sleep_until(soonest).await;
     tokio::select! {
@@ -188,7 +189,7 @@ fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
 }
 
 impl ClaimStage {
-    /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
+    /// Whether this engine may claim: it can read stops and settle deliveries.
     pub(super) fn is_ready(&self) -> bool {
         let is_ready = !self.shared.progress.is_stopping()
             && self.heartbeat.is_informed()
@@ -201,7 +202,7 @@ impl ClaimStage {
         is_ready
     }
 
-    /// Number of times at which it was not ready. A poll in between may have missed notifications.
+    /// Returns how often it was not ready. A poll in between may have missed notifications.
     pub(super) fn refused(&self) -> usize {
         self.refused.load(Ordering::Acquire)
     }
@@ -210,7 +211,7 @@ impl ClaimStage {
         Agenda::new(self.shared.pool.options().get_max_connections() as usize)
     }
 
-    /// All due work; empty while claims are not allowed.
+    /// Returns all due work. Empty while claims are not allowed.
     async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
         let EngineContext { pool, clock, rest, .. } = &*self.shared;
         // At rest too little is known to claim anything: what is found ends the rest, and is claimed after the next reading.
@@ -226,7 +227,7 @@ impl ClaimStage {
     }
 
     /// Finds all due deliveries and claims those that fit. Returns their number, or the first failure, after all lanes were
-    /// drawn. The caller prevents concurrent claims.
+    /// drawn. The caller must prevent concurrent claims.
     pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
         let (mut agenda, mut draws) = (self.agenda(), FuturesUnordered::new());
         let (mut claimed, mut failure) = (0, None);
@@ -245,7 +246,7 @@ impl ClaimStage {
         failure.map_or(Ok(claimed), Err)
     }
 
-    /// Claims of one lane and tier until its room or its work is used up.
+    /// Claims from one lane and tier until its room or its work is used up.
     async fn draw(self: &Arc<Self>, due: DueLane) -> sqlx::Result<usize> {
         let lane = match self.catalog.lane(due.lane).await {
             Ok(lane) => lane,
@@ -277,7 +278,7 @@ impl ClaimStage {
         Ok(rows.n + others)
     }
 
-    /// Claims of one source until it or its part of the lane's room is used up.
+    /// Claims from one table until its work or its share of the room is used up.
     async fn draw_from(
         self: &Arc<Self>,
         source: WorkTable,
@@ -315,7 +316,7 @@ impl ClaimStage {
         Ok(drew)
     }
 
-    /// Whether so much of what this source yields waits to be settled that no more should be taken from it.
+    /// Whether so many deliveries of this kind wait to be settled that no more should be claimed.
     fn is_behind(&self, source: WorkTable) -> bool {
         match source {
             WorkTable::Queue => self.settling.settler.is_behind_with_rows(),
@@ -323,7 +324,7 @@ impl ClaimStage {
         }
     }
 
-    /// Asks for the right to probe a lane's origins whose breakers opened long enough ago. Of all workers one gets it.
+    /// Requests the right to probe a lane's origins whose breakers opened long enough ago. One of all workers gets it.
     async fn ask_to_probe(&self, lane: &LaneInfo) -> sqlx::Result<()> {
         let now = self.shared.clock.now();
         for (slot, origin, known) in self.queue.wants_probe(lane, now) {
@@ -341,13 +342,13 @@ impl ClaimStage {
         Ok(())
     }
 
-    /// Notes when a rate that is used up lets something through again.
+    /// Records when an exhausted rate limit has a token again.
     fn note_tokens_at(&self, at: Option<Timestamp>) {
         let mut tokens_at = self.tokens_at.lock();
         *tokens_at = tokens_at.into_iter().chain(at).min();
     }
 
-    /// Returns the time until the first of these tokens.
+    /// Returns and resets the time until the first of these tokens.
     fn take_tokens_at(&self) -> Option<Duration> {
         let at = self.tokens_at.lock().take()?;
         Some((at - self.shared.clock.now()).to_std().unwrap_or_default())
@@ -389,8 +390,8 @@ impl ClaimStage {
         }
     }
 
-    /// Requests another draw of a lane whose fan-out passed candidates, after the other lanes, although few of its deliveries are
-    /// in flight. Returns the number of claims that this counts as.
+    /// Requests another draw, after the other lanes, of a lane whose fan-out passed candidates but found few recipients.
+    /// Returns the number of claims that this counts as.
     fn pass(&self, span: DueSpan, passed: usize) -> usize {
         if passed > 0 {
             self.refills.report((span.lane, span.tier));
@@ -398,7 +399,7 @@ impl ClaimStage {
         passed / PASSED_PER_CLAIM
     }
 
-    /// Defers the next cursor, as a whole, if its app's windows are closed. Returns whether it was deferred. Deliveries that expire before
+    /// Defers the next cursor as a whole if its app's windows are closed. Returns whether it did. Deliveries that expire before
     /// the windows open are taken anyway, and end as expired.
     async fn postpone(&self, span: DueSpan) -> sqlx::Result<bool> {
         let DueSpan { lane, tier, now, .. } = span;
@@ -429,7 +430,7 @@ impl ClaimStage {
         self.shared.life.lease(&self.shared.clock)
     }
 
-    /// About two seconds of what the lane got through lately.
+    /// Returns the batch size: about two seconds of the lane's recent rate.
     fn batch_size(&self, lane: LaneId) -> usize {
         (self.rates.per_second(lane) * 2).clamp(self.shared.settings.batch_min, self.shared.settings.batch_max)
     }

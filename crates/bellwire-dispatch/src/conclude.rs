@@ -12,12 +12,12 @@ use bellwire_rules::policy::{NextStep, shrink_target};
 use bellwire_store::outcomes::ledger::{Attempt, ClaimableAt, Death, End, Fate};
 use bellwire_webpush::shrink::Shrunk;
 
-/// The longest reason that is kept of an attempt, in octets.
+/// Maximum stored bytes of an attempt's reason.
 const REASON_MAX: usize = 500;
 
 pub(super) enum Conclusion {
     Settle(Fate),
-    /// The lane is closed until this time, and no attempt was made.
+    /// The lane is closed until this time. No attempt was made.
     Defer(Timestamp),
     Again,
     /// The batch was closed before the POST: the delivery is a queue row now, and belongs to another claim.
@@ -25,7 +25,7 @@ pub(super) enum Conclusion {
 }
 
 impl Conclusion {
-    /// It waits, without an attempt.
+    /// Returns a deferral without an attempt.
     pub(super) fn deferred(due: ClaimableAt) -> Self {
         Self::Settle(Fate::Deferred(due))
     }
@@ -34,18 +34,18 @@ impl Conclusion {
 pub(super) struct Judged {
     pub verdict: NextStep,
     pub outcome: Outcome,
-    /// From the start of the POST to the answer, in milliseconds.
+    /// Time from the start of the POST to the response, in milliseconds.
     pub took_ms: u32,
-    /// Plaintext octets that were sent, padding included.
+    /// Plaintext bytes that were sent, including padding.
     pub sent: usize,
     /// Time of the response.
     pub now: Timestamp,
-    /// Whether another subscription has taken the place of the delivery's own.
+    /// Whether another subscription has replaced the delivery's own.
     pub is_replaced: bool,
 }
 
-/// Returns the consequence of a judged POST. `new_id` makes the id of a dead letter. A delivery that is sent again with a smaller
-/// payload is shrunk here, which uses an attempt.
+/// Returns what follows from a POST with a verdict. `new_id` creates the id of a dead letter. A delivery to be sent again with
+/// a smaller payload is shrunk here, which uses an attempt.
 pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> DeadLetterId) -> Conclusion {
     let Judged { verdict, outcome, took_ms, sent, now, is_replaced } = judged;
     let attempt = Attempt {
@@ -77,12 +77,12 @@ pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> D
     })
 }
 
-/// Whether a delivery that was too large with this many bytes can be made smaller.
+/// Whether a delivery that was too large with `sent` bytes can be reduced.
 pub(super) fn can_shrink(job: &Job, sent: usize) -> bool {
     smaller(job, sent).is_some()
 }
 
-/// Prepares a delivery to go out again with a smaller payload.
+/// Prepares a delivery to be sent again with a smaller payload.
 fn make_smaller(job: &mut Job, sent: usize, mut attempt: Attempt, limit: usize, shrunk: Option<Arc<Shrunk>>) {
     let told = shrunk.as_ref().map_or_else(|| tell(sent, &[]), |shrunk| tell(sent, &shrunk.dropped));
     attempt.reason = Some(told.into());
@@ -93,8 +93,8 @@ fn make_smaller(job: &mut Job, sent: usize, mut attempt: Attempt, limit: usize, 
     job.retries += 1;
 }
 
-/// Returns the replacement of a payload that was too large at this size: its maximum octets, and its content. A raw payload can
-/// only lose its padding.
+/// Returns the maximum bytes and the content of a smaller payload. A raw payload can only lose its padding. `None`: it cannot
+/// be reduced.
 fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
     let without_padding = job.template().max_len();
     let limit = shrink_target(sent, without_padding)?;
@@ -104,16 +104,15 @@ fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
     }
 }
 
-/// Returns the stored text of a response: the gateway's text, after the list of parts that the delivery lacked if it was shrunk
-/// beforehand.
+/// Returns the text to store: the push service's text, after the list of omitted parts if the payload was reduced in advance.
 fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>> {
     let shrunk = job.shrunk.as_ref().filter(|_| job.refused.is_none());
     let told = shrunk.and_then(|shrunk| tell_beforehand(&shrunk.dropped, detail.as_deref(), REASON_MAX));
     told.map(String::into_boxed_str).or(detail)
 }
 
-/// Returns a death by an attempt, with the gateway's text as reason. For a payload that was too large, the reason also states why it could
-/// not shrink.
+/// Returns a failure after an attempt, with the push service's text as reason. For a payload that was too large, the reason
+/// also states why it could not be reduced.
 fn dead(job: &Job, reason: DeadReason, attempt: Attempt, sent: usize, id: DeadLetterId) -> Fate {
     let detail = match reason {
         DeadReason::PayloadTooLarge => {
@@ -130,7 +129,7 @@ fn dead(job: &Job, reason: DeadReason, attempt: Attempt, sent: usize, id: DeadLe
     Fate::Ended(attempt, End::Dead(Box::new(Death { id, reason, detail, policy })))
 }
 
-/// A death without a POST. `detail` is cut to what is kept.
+/// Returns a failure without a POST. `detail` is truncated to the stored length.
 pub(super) fn dead_unsent(
     job: &Job,
     reason: DeadReason,
@@ -150,12 +149,12 @@ pub(super) fn ended_unsent(retries: u32, end: End, why: &str, now: Timestamp) ->
     Conclusion::Settle(Fate::Ended(unsent_attempt(retries, why, now), end))
 }
 
-/// The log row of an ending without a POST.
+/// Returns the log entry of an ending without a POST.
 pub(super) fn unsent_attempt(number: u32, why: &str, now: Timestamp) -> Attempt {
     Attempt { number, at: now, status: None, took_ms: None, reason: Some(why.into()) }
 }
 
-/// A payload's length as limits count it.
+/// Converts a payload's length to the integer type of limits.
 pub(super) fn octets(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

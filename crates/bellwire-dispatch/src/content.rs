@@ -1,5 +1,4 @@
-//! Content of a message: common to all recipients and rendered when the message is opened, or personal and rendered right before
-//! it is sealed.
+//! Content of a message: shared by all recipients and rendered once, or personal and rendered right before encryption.
 
 use std::sync::Arc;
 
@@ -11,11 +10,11 @@ use bellwire_template::{Compiled, Filled, TemplateFault, TemplatePerson};
 use bellwire_webpush::payload::PayloadTemplate;
 use bellwire_webpush::shrink::{Shrunk, shrink};
 
-/// Content with its serialised form, ready to be stamped for a delivery.
+/// Serialised content, ready to be combined with a delivery's envelope.
 pub(super) struct RenderedContent {
     content: Content,
     pub(super) template: PayloadTemplate,
-    /// Last smaller version, with the octets of its gateway's limit.
+    /// Last reduced variant, with the byte limit it was made for.
     shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
 
@@ -24,8 +23,8 @@ impl RenderedContent {
         Self { content, template, shrunk: Mutex::default() }
     }
 
-    /// The fullest version of at most `limit` plaintext octets; none: nothing helps. Deliveries of one lane ask for the
-    /// same one again and again.
+    /// Returns the most complete variant of at most `limit` plaintext bytes. `None`: no variant is small enough. Caches the
+    /// last result, because deliveries of one lane need the same one repeatedly.
     pub(super) fn shrink(&self, limit: usize) -> Option<Arc<Shrunk>> {
         let mut last = self.shrunk.lock();
         match &*last {
@@ -46,10 +45,10 @@ pub(super) enum Says {
     Each(Box<Each>),
 }
 
-/// Template with its parts that are equal for all recipients.
+/// Template whose variants without recipient data are rendered once.
 pub(super) struct Each {
     template: Compiled,
-    /// By variant; none: it asks for something of its recipient.
+    /// Rendered variants. `None`: the variant needs recipient data.
     same: Vec<Option<Arc<RenderedContent>>>,
 }
 
@@ -60,7 +59,7 @@ pub(super) enum Wants {
 }
 
 impl Says {
-    /// Renders the part that does not depend on the recipient. An error is the reason why no delivery can be sent.
+    /// Renders the parts that do not depend on the recipient. The error is the reason why no delivery can be sent.
     pub(super) fn new(said: MessageContent) -> Result<Self, String> {
         let templated = match said {
             MessageContent::Literal(content) => {
@@ -79,7 +78,7 @@ impl Says {
         Ok(Self::Each(Box::new(Each { template, same })))
     }
 
-    /// Returns the recipient data that it needs. `None`: none.
+    /// Returns which recipient data the template needs. `None`: no data.
     pub(super) fn wants(&self) -> Option<Wants> {
         match self {
             Self::Same(_) => None,
@@ -106,7 +105,7 @@ pub(super) enum PersonalContent {
 }
 
 impl PersonalContent {
-    /// Fills it in for its recipient, unless that was done.
+    /// Renders the content for its recipient, unless that was done.
     pub(super) fn fill_in(&mut self, says: &Says) -> Result<(), TemplateFault> {
         if let (Self::Person(person), Says::Each(each)) = (&*self, says) {
             *self = Self::Written(each.written(person)?);

@@ -1,15 +1,15 @@
-//! The fair queue: which delivery gets the next sealing slot.
+//! Fair queue: chooses the delivery that gets the next encryption slot.
 //!
-//! Tiers share by weight (8:3:1), apps of a tier take turns by their weights, and lanes of an app take turns. A lane takes part
+//! Tiers share by weight (8:3:1), apps of a tier alternate by their weights, and lanes of an app alternate. A lane takes part
 //! while it has a permit: its adaptive concurrency limit and the parallelism of flow control are not used up, and it is neither
-//! held nor broken. While a lane's permits are scarcer than sealing, its tiers share the permits by the same weights. So a slow
-//! or throttled gateway never delays another, and a campaign of ten million does not delay a one-time code.
+//! held nor broken. If a lane's permits are scarcer than encryption, its tiers share the permits by the same weights. So a slow
+//! or throttled push service never delays another, and a campaign of ten million does not delay a one-time code.
 //!
-//! No more deliveries have a permit than the connections to their [origin](peer) take at a time. All others wait here, where
-//! tiers and weights decide which is next.
+//! At most as many deliveries have a permit as the connections to their [origin](peer) allow. All others wait here, where tiers
+//! and weights decide about the order.
 //!
 //! A lane that is held or broken keeps nothing in memory: its deliveries are deferred, and claimed again when they may be sent.
-//! Deliveries do not wait here for a flow's next token either: only those are claimed and taken that may start now.
+//! Deliveries that wait for a token of flow control are not claimed either.
 
 mod flow;
 mod lane_queue;
@@ -47,18 +47,18 @@ use turn::{NextTurn, Permit, QueueLoad, Room, Slot, Turn};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taker {
     Transactional,
-    /// The stage that passes deliveries to the sealers, which the scheduler may suspend for long. A few transactional deliveries
-    /// are left to the thread that is reserved for them.
+    /// The stage that feeds the encryption threads, which the scheduler may suspend for long. It leaves a few transactional
+    /// deliveries to their reserved thread.
     Any,
 }
 
-/// Transactional deliveries that wait for the thread that is kept for them, at most: about a millisecond of its work.
+/// Maximum transactional deliveries left to the reserved thread: about a millisecond of its work.
 const LEFT_ALONE: usize = 16;
 
-/// Callback for a (lane, tier) that fell below its limit and may claim more.
+/// Callback for a lane and tier that fell below its limit and may claim more.
 type RefillSignal = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 
-/// The jobs of this process, by tier and lane.
+/// Jobs of this process, by tier and lane.
 pub(crate) struct FairQueue {
     inner: Mutex<Queue>,
     any: Notify,
@@ -67,8 +67,8 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
-    /// Empty queue of a worker with this start time. Lanes grow up to `limit_max` concurrent POSTs. `streams` reads the concurrent requests
-    /// that an authority allows.
+    /// Creates an empty queue of a worker with this start time. Lanes grow up to `limit_max` concurrent POSTs. `streams`
+    /// returns the concurrent requests that an authority allows.
     pub(crate) fn new(
         limit_max: u32,
         started_at: Timestamp,
@@ -86,7 +86,7 @@ impl FairQueue {
         }
     }
 
-    /// Reads the number of concurrent requests of an origin again.
+    /// Updates the number of concurrent requests of an origin.
     pub(crate) fn streams_changed(&self, authority: &str) {
         let mut inner = self.inner.lock();
         if inner.streams_changed(authority) {
@@ -106,8 +106,8 @@ impl FairQueue {
         self.inner.lock().flows.concern(app)
     }
 
-    /// Adds deliveries. A call of [`tell`](Self::tell) must follow. Deliveries that may not start now are returned with the time
-    /// until which they are deferred.
+    /// Adds deliveries. The caller must then call [`tell`](Self::tell). Deliveries that may not start now are returned with the
+    /// time until which they are deferred.
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Box<Job>>, now: Timestamp) -> Vec<(Box<Job>, Timestamp)> {
         let inner = &mut *self.inner.lock();
         jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect()
@@ -128,7 +128,7 @@ impl FairQueue {
         }
     }
 
-    /// The next delivery with a permit, as soon as there is one.
+    /// Waits for the next delivery with a permit.
     pub(crate) async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> NextTurn {
         let notify = match taker {
             Taker::Transactional => &self.transactional,
@@ -175,12 +175,12 @@ impl FairQueue {
         Some(next)
     }
 
-    /// Returns a permit without a response: there was no POST. Returns the number of POSTs of the lane in flight.
+    /// Returns a permit without a response, because there was no POST. Returns the number of POSTs of the lane in flight.
     pub(crate) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) -> u32 {
         self.take_back(&Permit { slot, tier: job.message.tier, number: job.number, probe }, now)
     }
 
-    /// The same without the delivery.
+    /// Like [`release`](Self::release), if only the permit is left.
     pub(crate) fn take_back(&self, permit: &Permit, now: Timestamp) -> u32 {
         let mut inner = self.inner.lock();
         let &Permit { slot, tier, number, probe } = permit;
@@ -190,7 +190,8 @@ impl FairQueue {
         inner.slots[slot].lane.in_flight()
     }
 
-    /// Returns a permit with the response of the POST. Returns updates for other replicas, and the number of POSTs of the lane in flight.
+    /// Returns a permit with the response of the POST. Returns updates for other replicas, and the number of POSTs of the lane
+    /// in flight.
     pub(crate) fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
@@ -203,56 +204,56 @@ impl FairQueue {
         (told.then_some(news), in_flight)
     }
 
-    /// Adopts a state of a lane from another replica. An origin that this process meets later gets it then.
+    /// Adopts a lane state from another replica. It also applies to origins that this process meets later.
     pub(crate) fn adopt(&self, state: LaneState) {
         self.inner.lock().adopt(state);
     }
 
-    /// Forgets all holds and breakers, which are then to be read anew.
+    /// Drops all holds and breakers. The caller must read them again.
     pub(crate) fn forget_states(&self) {
         self.inner.lock().forget_states();
         self.tell();
     }
 
-    /// Holds a lane whose VAPID key is refused, but for probes.
+    /// Holds a lane whose VAPID key is refused, except for probes.
     pub(crate) fn hold_key(&self, lane: LaneId, held: HoldReason) {
         self.inner.lock().hold_key(lane, held);
     }
 
-    /// Returns the time until which a lane and origin is held for its VAPID key.
+    /// Returns the end of a lane's hold because of its refused VAPID key. `None`: not held.
     pub(crate) fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
         self.inner.lock().key_held_until(slot, now)
     }
 
-    /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now; to be
-    /// followed by [`asked_to_probe`](Self::asked_to_probe).
+    /// Returns the origins of a lane for whose breakers this worker should request the right to probe now.
+    /// [`asked_to_probe`](Self::asked_to_probe) must follow.
     pub(crate) fn wants_probe(&self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
         self.inner.lock().wants_probe(lane, now)
     }
 
-    /// Takes in until when this worker has the right to probe; none: another one has it.
+    /// Processes the result of a request for the right to probe: its end. `None`: another worker has it.
     pub(crate) fn asked_to_probe(&self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         self.inner.lock().asked_to_probe(slot, known, until, now);
     }
 
-    /// Returns the number of deliveries of a lane and tier that may be claimed in addition: up to the limits of its origins and
-    /// what flow control allows. Closed or stalled origins do not count. Their waiting deliveries hide others in the database, so
-    /// the lane `other` is searched while it has such an origin.
+    /// Returns how many more deliveries of a lane and tier may be claimed, by the limits of its origins and flow control.
+    /// Closed or stalled origins do not count. Their waiting deliveries would hide others in the database, so the lane `other`
+    /// (unknown push services) claims some beyond them.
     pub(crate) fn room(&self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         self.inner.lock().room(lane, tier, now)
     }
 
-    /// Takes out everything that waits, for a stop of the server.
+    /// Removes and returns everything that waits, when the server stops.
     pub(crate) fn drain(&self) -> Vec<Box<Job>> {
         self.inner.lock().evict_all()
     }
 
-    /// Drops origins that are not in use and have no state that matters.
+    /// Drops unused origins without relevant state.
     pub(crate) fn forget_idle(&self, now: Timestamp, instant: Instant) {
         self.inner.lock().forget_idle(now, instant);
     }
 
-    /// Returns the current limit of concurrent POSTs of each lane, over all its origins, in the order of their numbers.
+    /// Returns the current maximum of concurrent POSTs of each lane, summed over its origins, in order of lanes.
     pub(crate) fn limits(&self) -> Vec<(LaneId, i32)> {
         let inner = self.inner.lock();
         let of_group = |slots: &[Slot]| slots.iter().map(|slot| inner.slots[*slot].lane.most()).sum::<u32>();

@@ -1,5 +1,4 @@
-//! Heartbeat in a task and on a connection of its own, so that neither much work nor a slow statement makes this worker look
-//! dead.
+//! Heartbeat in a separate task and connection, so that neither much work nor a slow statement makes this worker look dead.
 
 use std::sync::Arc;
 
@@ -16,14 +15,14 @@ use bellwire_store as store;
 use bellwire_store::operations::takeover::{self, SESSION};
 use bellwire_store::operations::workers::{self, Beat, Replicas, WorkerRow};
 
-/// Writes heartbeats of this worker, and ends silent ones.
+/// Writes heartbeats of this worker, and ends workers that miss theirs.
 pub(super) struct Pulse {
     shared: Arc<EngineContext>,
     queue: Arc<FairQueue>,
     settling: Arc<Settling>,
     kicked: Arc<Notify>,
     pool: PgPool,
-    /// State of the other workers. Each heartbeat locks it, so only one runs at a time.
+    /// State of the other workers. The lock also prevents concurrent heartbeats.
     watch: Mutex<Watch>,
 }
 
@@ -51,7 +50,7 @@ impl Pulse {
         Self { shared, queue, settling, kicked, pool, watch: Mutex::default() }
     }
 
-    /// Writes a heartbeat, shares permits with live workers, and ends silent ones. Enters this worker into the list if it is
+    /// Writes a heartbeat, recomputes shares among live workers, and ends dead ones. Adds this worker to the list if it is
     /// absent.
     pub(super) async fn beat(self: &Arc<Self>) -> sqlx::Result<()> {
         let mut watch = self.watch.lock().await;
@@ -78,7 +77,7 @@ impl Pulse {
         Ok(())
     }
 
-    /// Puts this worker on the list, unless it stops. Whether it did.
+    /// Adds this worker to the list, unless it is stopping. Returns whether it did.
     async fn enter(&self) -> sqlx::Result<bool> {
         if self.shared.progress.is_stopping() {
             return Ok(false);
@@ -91,8 +90,8 @@ impl Pulse {
         Ok(true)
     }
 
-    /// Begins again after others have taken over this worker's deliveries. Waiting ones are requeued, which only affects rows
-    /// that no other worker has claimed since.
+    /// Starts again with a new id after others took over this worker's deliveries. Waiting deliveries are requeued, which
+    /// affects only rows that no other worker has claimed since.
     fn begin_anew(&self) {
         warn!("this worker was silent for so long that others took over what it held; it begins anew");
         let clock = &self.shared.clock;
@@ -100,7 +99,7 @@ impl Pulse {
         self.settling.put_back(self.queue.drain(), clock.now());
     }
 
-    /// Goes by what a heartbeat found.
+    /// Processes the result of a heartbeat.
     fn take_in(&self, me: Me, beat: &Beat, began: Instant, ended: Instant) {
         let clock = &self.shared.clock;
         let offset = clock.follow(beat.database + ended.saturating_duration_since(began) / 2);
@@ -132,7 +131,7 @@ impl Pulse {
         }
     }
 
-    /// Takes this worker off the list, with all that it still holds.
+    /// Removes this worker from the list, and makes its remaining deliveries due.
     pub(super) async fn leave(&self) {
         let _watch = self.watch.lock().await; // no heartbeat is under way, and none enters it again while it stops
         let (me, now) = (self.shared.life.me(), self.shared.clock.now());

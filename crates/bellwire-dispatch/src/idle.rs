@@ -1,7 +1,7 @@
 //! Idle mode: a process that is alone on its database polls less often until something happens.
 //!
-//! In idle mode, no other process can have stopped, ordered or sent anything without a notification to this one: each changing request to
-//! the API ends the mode. With other processes on the same database, commands included, this process is never idle.
+//! In idle mode, no other process can have stopped, ordered or sent anything without a notification to this one: each changing
+//! API request ends the mode. With other processes on the same database, including commands, this process is never idle.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-/// Interval, while idle, of polling state that only others change, and state that may be this late.
+/// Polling interval in idle mode for state that only others change, and maximum delay of such state.
 pub const AT_REST: Duration = Duration::from_secs(60);
 /// Time without due, new or active deliveries after which the process is idle.
 const CALM_FOR: Duration = Duration::from_secs(5);
 
-/// Whether a process rests. Shared by its engine and its maintenance.
+/// Idle state of a process, shared by its dispatch and its maintenance.
 #[derive(Debug)]
 pub struct Rest {
     state: Mutex<IdleState>,
@@ -35,7 +35,7 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// Something happens: it rests no more.
+    /// Ends idle mode, because something happened.
     pub fn wake(&self) {
         self.state.lock().calm_since = Instant::now();
         if self.is_resting() {
@@ -43,7 +43,7 @@ impl Rest {
         }
     }
 
-    /// Whether this process is the only one on its database.
+    /// Records whether this process is the only one on its database.
     pub(super) fn alone(&self, is_alone: bool) {
         self.state.lock().is_alone = is_alone;
         if !is_alone && self.is_resting() {
@@ -51,12 +51,12 @@ impl Rest {
         }
     }
 
-    /// Whether nothing has happened for long enough, be it alone or not.
+    /// Whether nothing has happened for long enough. It may not be alone.
     pub(super) fn is_calm(&self) -> bool {
         self.state.lock().calm_since.elapsed() >= CALM_FOR
     }
 
-    /// Begins to rest if it may.
+    /// Enters idle mode if the conditions are met.
     pub(super) fn lie_down(&self) {
         let state = self.state.lock();
         if state.is_alone && state.calm_since.elapsed() >= CALM_FOR {
@@ -68,7 +68,7 @@ impl Rest {
         *self.resting.borrow()
     }
 
-    /// Waits for `awake` outside idle mode, and for `at_rest` within. The end of idle mode ends the wait.
+    /// Waits for `awake`, or in idle mode for `at_rest`. The end of idle mode ends the wait.
     pub async fn pause(&self, awake: Duration, at_rest: Duration) {
         if !self.is_resting() {
             return sleep(awake).await;

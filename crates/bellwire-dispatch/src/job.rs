@@ -1,4 +1,4 @@
-//! One delivery on its way, and what it belongs to.
+//! One delivery in memory, with its message and lane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,58 +24,58 @@ use bellwire_vault::Vault;
 use bellwire_webpush::payload::PayloadTemplate;
 use bellwire_webpush::shrink::Shrunk;
 
-/// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
+/// Maximum time between a claim and the start of a POST. Together with the attempt's deadline it is well within the lease.
 pub(super) const START_WITHIN: Duration = Duration::from_secs(15);
 
-/// One delivery between claim and settling.
+/// One delivery between claim and settlement.
 pub(super) struct Job {
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
     pub subscription: SubscriptionId,
     pub life: i32,
     pub origin_id: SubscriptionId,
-    /// User of the browser, if caps need it.
+    /// User of the browser. `None`: no user, or no caps apply.
     pub user_id: Option<String>,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
     pub policy: Arc<Policy>,
-    /// Attempts that a retry followed.
+    /// Number of failed attempts before.
     pub retries: u32,
-    /// Time of the previous failure, and planned time of this attempt.
+    /// Time of the previous failure, and planned time of this attempt. `None`: not a retry.
     pub planned: Option<(Timestamp, Timestamp)>,
-    /// Time at which the delivery became free to be sent.
+    /// Earliest time at which the delivery could be sent. Latency is measured from here.
     pub free_at: Timestamp,
-    /// Whether a push service has accepted a push to its subscription before.
+    /// Whether a push to its subscription was accepted before.
     pub proven: bool,
-    /// No POST starts after this, since the lease may be taken over some time later.
+    /// Latest start of a POST, because others may take over the lease later.
     pub start_before: Instant,
-    /// Attempts made in this turn that were followed at once by another.
+    /// Attempts since the claim that were followed by another one at once.
     pub attempts: Vec<Attempt>,
-    /// Content for its recipient, if it is personal.
+    /// Content for its recipient. `None`: shared content.
     pub own: Option<PersonalContent>,
-    /// Smaller payload, because the gateway refused a larger one, or is likely to.
+    /// Reduced payload, because the push service refused a larger one, or probably would. `None`: the full payload.
     pub shrunk: Option<Arc<Shrunk>>,
-    /// Maximum plaintext octets that the gateway seems to accept.
+    /// Estimated maximum plaintext bytes that the push service accepts. `None`: no limit.
     pub limit: Option<usize>,
-    /// Last refusal of its payload in this turn.
+    /// Last refusal of its payload since the claim.
     pub refused: Option<PayloadRefusal>,
-    /// Among the POSTs of its lane, from its turn on.
+    /// Number of its POST in the lane.
     pub number: u64,
-    /// Hold of its subscription that a response of this turn set or ended.
+    /// Hold of its subscription that a response since the claim set or ended.
     pub hold: Option<HoldReason>,
     pub ticket: Ticket,
-    /// Span of its turn, if traced.
+    /// Trace span. `None`: not traced.
     pub span: Option<Box<DeliverySpan>>,
 }
 
-/// Origin of a claimed delivery, which determines its settlement.
+/// Origin of a claimed delivery (batch or row), which determines its settlement.
 pub(super) enum Ticket {
     Row(Uuid),
     Batch(Arc<OpenBatch>, usize),
 }
 
 impl Job {
-    /// Returns the values by which a stop matches this delivery.
+    /// Returns the values that stops are matched with.
     pub(super) fn target(&self) -> StopTarget {
         let Self { subscription, life, .. } = *self;
         StopTarget { message: self.message.id, subscription, life, personal: self.message.personal }
@@ -98,7 +98,7 @@ impl Job {
         Wish { person, root: self.message.root }
     }
 
-    /// Returns the content for its recipient, after rendering.
+    /// Returns the rendered content for its recipient.
     pub(super) fn written(&self) -> &RenderedContent {
         match (&self.own, &self.message.says) {
             (Some(PersonalContent::Written(written)), _) => written,
@@ -111,7 +111,7 @@ impl Job {
         self.shrunk.as_ref().map_or(&self.written().template, |shrunk| &shrunk.template)
     }
 
-    /// Notes that a stage begins, and the one before it ends.
+    /// Records in the trace that a stage begins and the previous one ends.
     pub(super) fn enter(&mut self, stage: Stage) {
         if let Some(span) = &mut self.span {
             span.enter(stage);
@@ -129,7 +129,7 @@ impl Job {
     }
 }
 
-/// Opens a subscription's sealed address: `p256dh (65) | auth (16) | endpoint`.
+/// Decrypts a subscription's address: `p256dh (65) | auth (16) | endpoint`.
 pub(super) fn open_address(
     vault: &Vault,
     subscription: SubscriptionId,

@@ -1,4 +1,4 @@
-//! Observations of this worker about lanes and keys, for other replicas through the database.
+//! Lane states and key states observed by this worker, written to the database for other replicas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_store::operations::workers;
 use bellwire_store::queue::lanes;
 
-/// Sends observations to other replicas, in tasks of its own that no delivery waits for.
+/// Writes observations in separate tasks, so that no delivery waits for them.
 pub(super) struct News {
     shared: Arc<EngineContext>,
     queue: Arc<FairQueue>,
@@ -30,7 +30,7 @@ impl News {
         Self { shared, queue, keys: Mutex::default() }
     }
 
-    /// Shares an observation about a lane.
+    /// Writes an observation about a lane.
     pub(super) fn share(&self, news: LaneState) {
         let mut tripped = false;
         if let Some(breaker) = news.breaker {
@@ -51,8 +51,8 @@ impl News {
         });
     }
 
-    /// Counts a response about a VAPID key. A key that is refused as a whole is held, here at once and soon everywhere, so that
-    /// an own fault does not cost all its deliveries.
+    /// Counts a response about a VAPID key. A key that is refused in general is held, here at once and elsewhere soon, so that
+    /// a wrong configuration does not cost all its deliveries.
     pub(super) fn watch_key(&self, job: &Job, refused: bool, now: Timestamp) {
         let lane = job.lane.id;
         let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);

@@ -1,4 +1,4 @@
-//! Last errors of gateways by lane, until the next heartbeat writes them.
+//! Last errors of push services by lane, until the next heartbeat writes them.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use bellwire_core::id::LaneId;
 use bellwire_rules::classify::{Outcome, ResponseKind};
 use bellwire_store::operations::reports::WordsRow;
 
-/// Errors since the last heartbeat: one response per lane.
+/// Errors since the last heartbeat, one per lane.
 #[derive(Default)]
 pub(super) struct LastWords(Mutex<HashMap<LaneId, WordsRow>>);
 
 impl LastWords {
-    /// Records a response, unless it is an acceptance, or only reports a gone subscription.
+    /// Records a response, unless it is an acceptance or only reports a gone subscription.
     pub(super) fn hear(&self, lane: LaneId, outcome: &Outcome, now: Timestamp) {
         if matches!(outcome.kind, ResponseKind::Accepted { .. } | ResponseKind::Gone | ResponseKind::Unprocessed) {
             return;
@@ -25,12 +25,12 @@ impl LastWords {
         self.0.lock().insert(lane, row);
     }
 
-    /// Takes the errors that were not written yet.
+    /// Removes and returns the errors that were not written yet.
     pub(super) fn take(&self) -> Vec<WordsRow> {
         std::mem::take(&mut *self.0.lock()).into_values().collect()
     }
 
-    /// Returns errors whose write failed, for the next heartbeat. Newer errors win.
+    /// Restores errors whose write failed. Newer errors win.
     pub(super) fn give_back(&self, untold: Vec<WordsRow>) {
         let mut said = self.0.lock();
         for row in untold {

@@ -108,23 +108,23 @@ use subscription_holds::SubscriptionHolds;
 
 pub use fair::turn::QueueLoad;
 
-/// Sizes of the engine.
+/// Sizes of the dispatch engine.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatchConfig {
-    /// Threads that seal. Each keeps a core busy while there is work and the core is otherwise idle.
+    /// Number of encryption threads. With enough work, each uses an otherwise idle core.
     pub sealers: usize,
-    /// Sealer of these threads.
+    /// Implementation of encryption for these threads.
     pub sealer: &'static Sealer,
-    /// POSTs in flight per lane and origin at most.
+    /// Maximum POSTs in flight per lane and origin.
     pub lane_limit_max: u32,
-    /// Fewest recipients of a batch.
+    /// Minimum recipients of a batch.
     pub batch_min: usize,
-    /// Most recipients of a batch.
+    /// Maximum recipients of a batch.
     pub batch_max: usize,
-    /// Unsettled single rows from which no more are claimed or born leased. If POSTs were faster than settlements, they would be
-    /// sent again after a crash.
+    /// Number of unsettled queue rows from which no more are claimed or inserted leased. A backlog of settlements would be sent
+    /// again after a crash.
     pub rows_waiting_max: usize,
-    /// The server's figures of delivery policies.
+    /// Server settings of delivery policies.
     pub policy: policy::TierSettings,
 }
 
@@ -135,7 +135,8 @@ impl Default for DispatchConfig {
 }
 
 impl DispatchConfig {
-    /// Default settings with this sealer. [`Sealer::fastest`] is not tried out, which operators can switch off.
+    /// Returns default settings with this sealer. Callers choose [`Sealer::fastest`] themselves, because operators can disable
+    /// it.
     pub fn sealing_by(sealer: &'static Sealer) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
@@ -150,11 +151,11 @@ impl DispatchConfig {
     }
 }
 
-/// Engine of one process: its stages, and its calls from outside.
+/// Dispatch engine of one process, with its public functions.
 pub struct Dispatcher {
     shared: Arc<EngineContext>,
     queue: Arc<FairQueue>,
-    /// Authorities of origins whose streams changed.
+    /// Authorities of origins whose number of streams changed.
     peers: Arc<PendingSet<Arc<str>>>,
     heartbeat: Arc<Heartbeat>,
     stop_reader: Arc<StopReader>,
@@ -164,7 +165,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Starts the engine. Its tasks never end by themselves: if one does, the process has to.
+    /// Starts the engine. Its tasks never end by themselves: if one does, the process must end.
     pub fn start(
         pool: PgPool,
         vault: Vault,
@@ -204,7 +205,7 @@ impl Dispatcher {
         (dispatcher, tasks)
     }
 
-    /// Puts the stages together, from the last one to the first. Returns with them the task that settles rows.
+    /// Creates the stages, from the last to the first, and the task that settles rows.
     fn assemble(shared: Arc<EngineContext>, gateways: Gateways) -> (Self, JoinHandle<()>) {
         let EngineContext { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
@@ -286,19 +287,19 @@ impl Dispatcher {
         self.shared.stops.obey(stop, Instant::now());
     }
 
-    /// Applies orders to lanes before their request gets a response.
+    /// Applies lane states from orders before their request gets a response.
     pub fn obey_orders(&self, states: Vec<LaneState>) {
         states.into_iter().for_each(|state| self.queue.adopt(state));
         self.kick();
     }
 
-    /// Keeps to a flow before its request is answered.
+    /// Applies a flow before its request gets a response.
     pub fn obey_flow(&self, flow: Flow) {
         self.queue.adopt_flow(flow, self.shared.clock.now());
         self.kick();
     }
 
-    /// Accepts queue rows that were born under `lease`, so that codes need not be found first. Rows that this process does not
+    /// Accepts queue rows inserted under `lease`, so that one-time codes need not be polled. Rows that this process does not
     /// send are claimed again after the lease, which began at `claimed_at`.
     pub fn hand_over(self: &Arc<Self>, born: Vec<Born>, lease: Uuid, claimed_at: Instant) {
         let (mut rows, mut written) = (Vec::with_capacity(born.len()), FreshMessages::default());
@@ -333,25 +334,26 @@ impl Dispatcher {
         tokio::spawn(letting_in);
     }
 
-    /// Returns a fresh lease for rows that will be handed over. `None` while this engine accepts nothing or cannot settle fast
-    /// enough. Then the rows are born due, for any worker.
+    /// Returns a new lease for rows that will be passed to [`hand_over`](Self::hand_over). `None` while this engine accepts
+    /// nothing or cannot settle fast enough. Then the rows are inserted unleased, for any worker.
     pub fn lease(&self) -> Option<Uuid> {
         self.shared.rest.wake();
         let takes_rows = self.is_ready() && !self.line.settling.settler.is_behind_with_rows();
         takes_rows.then(|| self.shared.life.lease(&self.shared.clock))
     }
 
-    /// Whether this process asks Postgres less often, since nothing happens.
+    /// Returns the idle state of this process.
     pub fn rest(&self) -> Arc<Rest> {
         self.shared.rest.clone()
     }
 
-    /// Lease of this process for work outside dispatch. If the process dies, it is taken over like the leases of deliveries.
+    /// Returns a lease of this process for work outside dispatch. If the process crashes, others take it over like the leases
+    /// of deliveries.
     pub fn lease_beside(&self) -> Uuid {
         self.shared.life.lease(&self.shared.clock)
     }
 
-    /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
+    /// Whether this engine may claim: it can read stops and settle deliveries.
     pub fn is_ready(&self) -> bool {
         self.claims.is_ready()
     }
@@ -362,8 +364,7 @@ impl Dispatcher {
     }
 
     /// Processes all due deliveries, and returns when none is left in memory. For tests, which then move the clock: it reads
-    /// other workers' state at once, and writes a heartbeat. A failed poll is repeated, like in the claim stage. The third
-    /// failure in a row is returned.
+    /// other workers' state at once, and writes a heartbeat. A failed poll is repeated; the third failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.shared.progress.is_stopping() {
             self.stop_reader.read(Instant::now()).await;
@@ -418,8 +419,8 @@ impl Dispatcher {
         }
     }
 
-    /// Stops cleanly: claims nothing more, requeues deliveries without a started attempt, and waits up to `patience` for attempts in
-    /// flight. Requeues unfinished attempts without counting them, and settles all finished ones.
+    /// Stops cleanly: claims nothing more, requeues deliveries without a started attempt, and waits up to `patience` for
+    /// attempts in flight. Then requeues unfinished attempts without counting them, and settles finished ones.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
         self.shared.progress.stop();
         // Claims under way end first, so that they can be given back; a database that hangs must not hold up the stop.

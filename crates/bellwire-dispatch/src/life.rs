@@ -1,13 +1,12 @@
-//! Liveness of this worker, as far as others can observe it, and of the other workers.
+//! Liveness of this worker as others observe it, and of the other workers.
 //!
-//! Each worker counts its heartbeats in the database, and compares the counts of the others at each of its own. A worker whose
-//! count did not change for [`LOOKS`] comparisons in a row is dead or frozen, and its deliveries are [taken over](bellwire_store).
-//! No times of two machines are compared, so a wrong clock neither kills a worker nor keeps a dead one alive. A comparison that
-//! was itself late is ignored, so that a stalled Postgres kills no worker.
+//! Each worker counts its heartbeats in the database, and compares the counts of the others at each heartbeat. A worker whose
+//! count did not change for [`LOOKS`] comparisons in a row is dead or frozen, and its deliveries are [taken
+//! over](bellwire_store). Times of two machines are never compared, so a wrong clock neither ends a worker nor keeps a dead one
+//! alive. A comparison that was itself late is ignored, so that a stalled Postgres ends no worker.
 //!
-//! A worker whose own heartbeat is [overdue](OVERDUE) starts no POST, because others may be taking its deliveries over. A worker
-//! that returns and finds this done requeues its waiting deliveries, and begins again under another id. Nothing that was claimed
-//! before is sent.
+//! A worker whose own heartbeat is [overdue](OVERDUE) starts no POST, because others may be taking its deliveries over. If that
+//! has happened, it requeues its waiting deliveries and starts again with another id. Deliveries claimed before are not sent.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,26 +21,26 @@ use bellwire_store::operations::workers::WorkerRow;
 
 /// Interval of heartbeats and comparisons.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Number of consecutive checks without a change of a worker's count after which it counts as dead: after three to four seconds.
+/// Number of comparisons in a row without a change after which a worker counts as dead: after three to four seconds.
 const LOOKS: u32 = 3;
 /// Duration of a heartbeat from which its comparison is ignored, because Postgres or this process was stalled.
 const LATE_AFTER: Duration = Duration::from_millis(500);
-/// Nor does one that comes so long after the one before.
+/// Interval between two heartbeats from which the comparison is ignored.
 const GAP_MAX: Duration = Duration::from_secs(2);
-/// No POST starts when the last heartbeat that went through began so long ago.
+/// Age of the last successful heartbeat from which no POST starts.
 const OVERDUE: Duration = Duration::from_secs(2);
 
-/// From the first look that can find a heartbeat to the one that misses the next, no less than this passes.
+/// Minimum time between a worker's last visible heartbeat and its end by others.
 const NOTICED_AFTER: u128 = BEAT_EVERY.as_millis() * LOOKS as u128;
 const _: () = assert!(OVERDUE.as_millis() + 1_000 <= NOTICED_AFTER, "who was taken for dead has long ceased to send");
 
-/// This worker: its current id, and the time of its last heartbeat.
+/// This worker: its current id, and its last heartbeat.
 pub(super) struct Life {
     me: RwLock<Me>,
     beaten_at: RwLock<Option<Instant>>,
 }
 
-/// Another worker, from its entry into the list to its end.
+/// This worker under one id, from its entry in the list to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Me {
     pub id: Uuid,
@@ -70,12 +69,12 @@ impl Life {
         self.me.write().is_listed = false;
     }
 
-    /// Notes that a heartbeat went through that began then.
+    /// Records a successful heartbeat that began at `began`.
     pub(super) fn beaten(&self, began: Instant) {
         *self.beaten_at.write() = Some(began);
     }
 
-    /// Begins anew: nothing that was claimed so far is this worker's.
+    /// Sets a new id: deliveries claimed so far no longer belong to this worker.
     pub(super) fn begin_anew(&self, clock: &Clock) {
         *self.beaten_at.write() = None;
         *self.me.write() = Me::new(clock);
@@ -86,8 +85,8 @@ impl Life {
         is_current(*self.beaten_at.read(), now)
     }
 
-    /// Whether deliveries under this lease belong to this worker at the time `now` returns, by its own records. A process that is frozen
-    /// during the call gets false.
+    /// Whether deliveries under this lease belong to this worker at the time that `now` returns, by its own records. If the
+    /// process is frozen during the call, the result is `false`.
     pub(super) fn holds(&self, lease: Uuid, now: impl FnOnce() -> Instant) -> bool {
         let beaten_at = *self.beaten_at.read();
         is_lease_of(self.me().id, lease) && is_current(beaten_at, now())
@@ -117,7 +116,7 @@ struct QueueObservation {
 }
 
 impl Watch {
-    /// Takes in a look that began and ended then. Returns whom it finds silent for too long.
+    /// Processes a comparison that began and ended at these times. Returns the workers that missed too many heartbeats.
     pub(super) fn look(&mut self, began: Instant, ended: Instant, peers: &[WorkerRow]) -> Vec<WorkerRow> {
         let gap = self.looked_at.map(|before| began.saturating_duration_since(before));
         let is_late = ended.saturating_duration_since(began) > LATE_AFTER || gap.is_some_and(|gap| gap > GAP_MAX);

@@ -1,4 +1,4 @@
-//! A message ready to be sent, and the lanes that it is sent in.
+//! A message prepared for sending, and its lanes.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use bellwire_telemetry::otlp;
 use bellwire_vault::Vault;
 use bellwire_webpush::keys::SigningKey;
 
-/// Message ready for sending: opened, parsed and serialised except for the parts that differ between recipients.
+/// Message prepared for sending: decrypted, parsed and serialised, except for the parts that differ between recipients.
 pub(super) struct Message {
     pub id: MessageId,
-    /// Message that its deliveries' ids are derived from: the replayed one, or itself.
+    /// Message that its deliveries' ids are derived from: the replayed message, or itself.
     pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
@@ -33,27 +33,27 @@ pub(super) struct Message {
     pub ttl_s: u32,
     pub urgency: Urgency,
     pub topic: Option<http::HeaderValue>,
-    /// In force for recipients without a policy of their own.
+    /// Policy for recipients without a policy of their own.
     pub policy: Arc<Policy>,
     pub policies: Policies,
-    /// Whether it is for named users or subscriptions, and so for the users of that time.
+    /// Whether it names users or subscriptions, and so is not for later users of a browser.
     pub personal: bool,
     pub calendar: Calendar,
     pub caps: Vec<CapSet>,
-    /// Target time in seconds, by its app, from the acceptance by the API to that by the gateway.
+    /// SLA in seconds: time from acceptance by the API to acceptance by the push service. `None`: none.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
-    /// Time at which it could begin: acceptance, or a later resume.
+    /// Earliest time at which it could be sent: acceptance, or a later resume.
     pub(super) free_at: Timestamp,
-    /// Whether it has figures over time of its own.
+    /// Whether it has metrics of its own.
     pub charted: bool,
     pub heard: WebhookKinds,
     pub expires_at: Timestamp,
-    /// The request that it came with, if its deliveries are to be traced.
+    /// Trace context of its request. `None`: its deliveries are not traced.
     pub traced: Option<otlp::TraceOrigin>,
 }
 
-/// Why stored work cannot be sent. It names the row; the cause is a wrong key or a hand-made row.
+/// Reason for which stored work cannot be sent, with its row. The cause is a wrong key or a row changed outside Bellwire.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub(super) struct UnusableRow {
@@ -62,7 +62,7 @@ pub(super) struct UnusableRow {
 }
 
 impl Message {
-    /// Opens a stored message, which is delivered on these conditions.
+    /// Prepares a stored message, with its app's delivery settings.
     pub(super) fn open(
         row: &MessageRow,
         conditions: &Conditions,
@@ -107,13 +107,13 @@ impl Message {
         })
     }
 
-    /// Returns its values for metrics over time.
+    /// Returns its values for metrics.
     fn origin(&self) -> MessageOrigin {
         MessageOrigin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
     }
 
-    /// Returns the time at which a delivery to a recipient in this time zone could be sent. Waiting that the sender wanted does
-    /// not count. `paced_at`: time of its place in a pace.
+    /// Returns the earliest time at which a delivery to a recipient in this time zone could be sent. Waiting that the sender
+    /// requested does not count. `paced_at`: its time in the message's pace.
     pub(super) fn free_at(&self, timezone: Option<&str>, paced_at: Option<Timestamp>) -> Timestamp {
         let free_at = paced_at.map_or(self.free_at, |paced_at| paced_at.max(self.free_at));
         match self.calendar.is_always_open() {
@@ -122,7 +122,7 @@ impl Message {
         }
     }
 
-    /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
+    /// Returns the policy for a recipient whose own stored policy is `subscription`.
     pub(super) fn policy_for(&self, subscription: Option<&Value>) -> Arc<Policy> {
         self.policies.of(subscription)
     }
@@ -138,7 +138,7 @@ pub(super) struct LaneInfo {
     pub subject: String,
 }
 
-/// Delivery to a subscription in one of its registrations, for a settlement with or without a job.
+/// Returns the data of a delivery to a subscription, for a settlement.
 pub(super) fn delivery(
     message: &Message,
     lane: LaneId,

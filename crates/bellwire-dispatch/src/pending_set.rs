@@ -1,4 +1,5 @@
-//! Reports from one task to another: each item is kept once until it is read, so that no more waits than there are items.
+//! Set of reported items between two tasks: each item is stored once until it is read, so the size is limited by the number of
+//! different items.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -25,7 +26,7 @@ impl<T: Eq + Hash> PendingSet<T> {
         }
     }
 
-    /// All items since the last call, as soon as there is one.
+    /// Waits for items, and returns all since the last call.
     pub(super) async fn next(&self) -> HashSet<T> {
         loop {
             let items = std::mem::take(&mut *self.items.lock());

@@ -1,4 +1,4 @@
-//! The line a delivery follows once it has its turn: prepare → seal → post → conclude → settle.
+//! Path of a delivery after the fair queue: prepare → seal → post → conclude → settle.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use bellwire_rules::classify::DeadReason;
 use bellwire_telemetry::otlp::Stage;
 use bellwire_telemetry::panics::{self, Panicked};
 
-/// Maximum number of deliveries to one person's browsers that the admitting thread also seals. One takes some 100 µs; with an accelerator
-/// all of them do.
+/// Maximum deliveries of one message that the admitting thread also encrypts. One takes some 100 µs; with an accelerator all of
+/// them together do.
 pub(super) const SEALED_HERE_MAX: usize = 4;
 
-/// The stages in their order.
+/// Stages in their order.
 pub(super) struct Pipeline {
     pub shared: Arc<EngineContext>,
     pub queue: Arc<FairQueue>,
@@ -35,7 +35,7 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    /// The next delivery's turn, as soon as there is one: everything up to the sealing. None if there is to be no POST.
+    /// Waits for the next delivery, and prepares it up to the encryption. `None`: there will be no POST.
     pub(super) async fn next(&self, taker: Taker) -> Option<Unsealed> {
         self.prepare_next(self.queue.next(taker, || self.shared.clock.now()).await)
     }
@@ -50,8 +50,8 @@ impl Pipeline {
         }
     }
 
-    /// Adds born deliveries, and handles the turns of a few at once: on a busy machine, scheduling the thread that is reserved
-    /// for codes takes longer than sealing one. With an accelerator they share a pass. Deliveries without a turn wait.
+    /// Adds deliveries inserted leased, and encrypts a few of them at once: on a busy machine, scheduling the reserved thread
+    /// takes longer than encrypting one. With an accelerator they share a pass. Deliveries without a permit wait.
     pub(super) fn line_up_born(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         let n = jobs.len();
         if n > SEALED_HERE_MAX {
@@ -69,7 +69,7 @@ impl Pipeline {
         self.queue.tell();
     }
 
-    /// One whose preparation panics is given up alone, as in [`deliver`](Self::deliver).
+    /// Prepares a delivery. If that panics, only this delivery is dropped, as in [`deliver`](Self::deliver).
     fn prepare(&self, mut turn: Turn) -> Option<Unsealed> {
         let (mut permit, which) = (Some(turn.permit()), (turn.job.message.id, turn.job.subscription));
         let span = self.shared.span(&turn.job);
@@ -92,7 +92,7 @@ impl Pipeline {
         })
     }
 
-    /// Begins the POST of a sealed delivery, in a task of its own.
+    /// Starts the POST of an encrypted delivery in a separate task.
     pub(super) fn begin(self: &Arc<Self>, mut sealed: SealedDelivery) {
         sealed.turn.job.enter(Stage::Post);
         match sealed {
@@ -107,8 +107,8 @@ impl Pipeline {
         }
     }
 
-    /// Runs a delivery. If its POST or its conclusion panics, this delivery alone is aborted: its lease expires, it is claimed
-    /// again, and the poison rules limit how often.
+    /// Sends a delivery. If its POST or its conclusion panics, only this delivery is dropped: its lease expires, it is claimed
+    /// again, and a maximum of leases limits how often.
     async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
         let (mut permit, which) = (Some(turn.permit()), (turn.job.message.id, turn.job.subscription));
         let span = self.shared.span(&turn.job);
@@ -121,7 +121,7 @@ impl Pipeline {
         }
     }
 
-    /// Forgets a delivery that panicked, and gives its permit back if it still had it.
+    /// Drops a delivery that panicked, and returns its permit if it still had it.
     fn lost(&self, (message, subscription): (MessageId, SubscriptionId), permit: Option<Permit>) {
         let subscription = self.shared.label(subscription);
         error!(message_id = %message, subscription, "a delivery panicked and is given up for now; its lease will run out");
@@ -138,7 +138,7 @@ impl Pipeline {
         self.write(job, conclusion);
     }
 
-    /// Does with a delivery as was concluded.
+    /// Executes the conclusion: settles the delivery or sends it again.
     fn write(&self, mut job: Box<Job>, conclusion: Conclusion) {
         match conclusion {
             Conclusion::Settle(fate) => self.settling.settle(&mut job, fate),

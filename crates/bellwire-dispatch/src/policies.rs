@@ -1,5 +1,4 @@
-//! The delivery policies of one opened message: parsed once, weighed against each other once for every different policy
-//! among its recipients.
+//! Delivery policies of one message: parsed once, and combined once for every different policy among its recipients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,15 +11,15 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::MessageId;
 use bellwire_rules::policy::{Layer, Places, Policy, PolicyLevel, Terms, TierSettings};
 
-/// Policies of recipients that are remembered. Most subscriptions have none, and those that do share a few; with more
-/// than these a policy is simply parsed again.
+/// Maximum cached policies of recipients. Most subscriptions have none, and others share a few; beyond the limit policies are
+/// parsed again.
 const VARIANTS_MAX: usize = 64;
 
-/// The policies that may count for a message, but for those of its recipients.
+/// Stored policies that apply to a message, except those of its recipients.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct StoredPolicies<'a> {
     pub message: Option<&'a Value>,
-    /// Policy of its topic, if it was sent to one.
+    /// Policy of its topic. `None`: no topic, or no policy.
     pub topic: Option<&'a Value>,
     pub tier: Option<&'a Value>,
     pub max_retries: u32,
@@ -36,12 +35,12 @@ pub(super) struct Policies {
     topic: Option<Layer>,
     app_tier: Option<Layer>,
     common: Arc<Policy>,
-    /// In force for recipients with a policy of their own, by that policy.
+    /// Combined policies, by the recipient's own policy.
     variants: Mutex<HashMap<Value, Arc<Policy>>>,
 }
 
 impl Policies {
-    /// Parses what was stored for a message. The server's figures hold where the tier sets none.
+    /// Parses the stored policies of a message. `server` has the settings for a tier without any.
     pub(super) fn new(id: MessageId, tier: Tier, stored: StoredPolicies<'_>, server: &TierSettings) -> Self {
         let restore = |place, value: Option<&Value>| restored(id, place, value?, stored.max_retries);
         let mut policies = Self {
@@ -93,8 +92,8 @@ impl Policies {
     }
 }
 
-/// Reads a stored policy. One that cannot be read, because the rules changed or it was written by hand, counts as absent: the
-/// policy of the next place is better than no delivery.
+/// Parses a stored policy. If that fails, because the rules changed or the row was changed outside Bellwire, it counts as
+/// absent: the policy of the next level is better than no delivery.
 fn restored(message: MessageId, place: PolicyLevel, stored: &Value, max_retries: u32) -> Option<Layer> {
     match Layer::restore(stored, &Terms { place, max_retries }) {
         Ok(parsed) => Some(parsed.layer),

@@ -1,5 +1,5 @@
-//! The engine's periodic work: reads shared lane states, renews leases, closes batches. While the process [rests](super::idle), all of it
-//! is rare. Stops are read [elsewhere](super::stop_reader).
+//! Dispatch's periodic work: reads shared lane states, renews leases, closes batches. In [idle mode](super::idle) it is rare.
+//! Stops are read [elsewhere](super::stop_reader).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,18 +26,18 @@ use bellwire_store::operations::{clock_marks, reports};
 use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_store::queue::claims::LEASE;
 
-/// Interval of reading state that changes slowly.
+/// Interval of reading slowly changing state.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
-/// Interval, while idle, of checking whether this process is still alone.
+/// Interval, in idle mode, of checking whether this process is still alone.
 const ALONE_EVERY: Duration = Duration::from_secs(5);
-/// Interval of checking batches.
+/// Interval of closing batches.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
-/// Time by which lane states and flows are read again before the last reading, because of the writers' clocks.
+/// Overlap of two reads of lane states and flows, because writers' clocks differ.
 const LOOK_BACK: Duration = Duration::from_secs(5);
-/// A host whose clock is so far from the database's is worth a warning.
+/// Difference between the host's and the database's clock that is worth a warning.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
-/// Exchange of state between this worker and others.
+/// Exchanges state between this worker and others.
 pub(super) struct Heartbeat {
     pub shared: Arc<EngineContext>,
     pub catalog: Arc<Catalog>,
@@ -46,7 +46,7 @@ pub(super) struct Heartbeat {
     pub gateways: Gateways,
     stops: Arc<StopReader>,
     read: tokio::sync::Mutex<ReadPositions>,
-    /// Whether it has read the other workers' state once. Before that it might exceed shared limits.
+    /// Whether the other workers' state was read once. Before that, shared limits might be exceeded.
     informed: AtomicBool,
 }
 
@@ -88,8 +88,8 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     }
 }
 
-/// Writes counts and observations forever. It has a task of its own, so that locks on these tables delay no reading of stops, and
-/// with it no sending.
+/// Writes counts and observations in an endless loop. It has a separate task, so that locks on these tables do not delay
+/// reading stops and sending.
 pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
     loop {
         if let Err(error) = heartbeat.report_all().await {
@@ -119,12 +119,12 @@ impl Heartbeat {
         Self { shared, catalog, queue, settling, gateways, stops, read, informed }
     }
 
-    /// Whether it has read the other workers' state since its start.
+    /// Whether the other workers' state was read since the start.
     pub(super) fn is_informed(&self) -> bool {
         self.informed.load(Ordering::Acquire)
     }
 
-    /// Reads the lane states and flows that changed since the last time, and renews leases.
+    /// Reads lane states and flows that changed since the last time, and renews leases.
     pub(super) async fn read(&self, mut now: Timestamp) {
         let mut read = self.read.lock().await;
         if now + clock_marks::TOLERATED < read.at {
@@ -149,8 +149,8 @@ impl Heartbeat {
         }
     }
 
-    /// Adapts to a clock that is before `before`: shifts waiting deliveries, and resets holds and breakers. Returns `false` if only this
-    /// host's clock was wrong and now equals the database's time.
+    /// Handles a clock that is now before `before`: moves waiting deliveries, and resets holds and breakers. Returns `false` if
+    /// only this host's clock was wrong and now equals the database's.
     async fn follow_clock_back(&self, before: Timestamp) -> sqlx::Result<bool> {
         let EngineContext { pool, clock, .. } = &*self.shared;
         clock.follow(store::database_now(pool).await?);
@@ -162,7 +162,7 @@ impl Heartbeat {
         Ok(true)
     }
 
-    /// Takes over lane states, orders of operators, flows and holds of subscriptions that changed since a time, or all of them.
+    /// Applies lane states, flows and holds of subscriptions that changed since a position, or all of them.
     pub(super) async fn read_states(&self, since: Option<Since>) -> sqlx::Result<()> {
         for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.life.me().id, since).await?
         {
@@ -177,7 +177,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Renews the leases of unsettled deliveries: of batches after half of their time, of rows by the settler, which holds them.
+    /// Renews the leases of unsettled deliveries: of batches after half of their time. The settler renews those of its rows.
     async fn renew_leases(&self, now: Timestamp) -> sqlx::Result<()> {
         self.settling.settler.renew_rows_if_due();
         let (half, until) = (now + LEASE / 2, now + LEASE);
@@ -215,7 +215,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Whether no other process is on this database. False where sessions have no names.
+    /// Whether no other process uses this database. `false` if sessions have no names.
     async fn is_alone(&self) -> sqlx::Result<bool> {
         let options = self.shared.pool.connect_options();
         match options.get_application_name().filter(|name| name.starts_with(SESSION)) {
@@ -224,7 +224,7 @@ impl Heartbeat {
         }
     }
 
-    /// Writes all data that people read and no delivery waits for.
+    /// Writes data for people, which no delivery waits for.
     pub(super) async fn report_all(&self) -> sqlx::Result<()> {
         self.report_fault().await?;
         self.report_egress().await?;
@@ -238,7 +238,7 @@ impl Heartbeat {
         }
     }
 
-    /// Raises an alert, once, when what seals eight at a time was found to be wrong.
+    /// Raises an alert, once, if the accelerated encryption was found to be wrong.
     async fn report_fault(&self) -> sqlx::Result<()> {
         let EngineContext { pool, clock, settings: DispatchConfig { sealer, .. }, .. } = &*self.shared;
         if !sealer.has_untold_fault() {
@@ -254,7 +254,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Raises an alert, once for each time, when the network's proxy has let nothing through to a push service for a while.
+    /// Raises an alert, once per outage, if the outbound proxy has let no connection to a push service through for a while.
     async fn report_egress(&self) -> sqlx::Result<()> {
         for Trouble { gateway, words } in self.gateways.troubles() {
             let subject = gateway.name();
@@ -269,7 +269,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Writes each lane's limit and the last errors of gateways. Failed writes are repeated.
+    /// Writes each lane's limit and the last errors of push services. Failed writes are repeated.
     async fn report_lanes(&self) -> sqlx::Result<()> {
         let EngineContext { pool, life, words, .. } = &*self.shared;
         reports::tell_limits(pool, life.me().id, &self.queue.limits()).await?;
@@ -284,7 +284,7 @@ impl Heartbeat {
         told
     }
 
-    /// Adds counts to the database. Failed writes are repeated the next time.
+    /// Adds reliability counts to the database. Failed writes are repeated the next time.
     pub(super) async fn report_reliability(&self, now: Timestamp) -> sqlx::Result<()> {
         let counted = self.shared.reliability.take();
         let rows = counted.iter().flat_map(|((lane, tier), sums)| sums.rows().map(|(sli, n)| (*lane, *tier, sli, n)));

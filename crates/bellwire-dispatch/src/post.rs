@@ -1,4 +1,4 @@
-//! The POST, and what its answer teaches: the lane, other replicas, and the delivery itself.
+//! Sends the POST, and applies its response to the lane, other replicas, and the delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use bellwire_store::outcomes::ledger::ClaimableAt;
 use bellwire_telemetry::panics;
 use bellwire_webpush::OVERHEAD;
 
-/// The stage that talks to gateways.
+/// The stage that sends to push services.
 pub(super) struct Posting {
     pub shared: Arc<EngineContext>,
     pub gateways: Gateways,
@@ -36,11 +36,11 @@ pub(super) struct Posting {
     pub preparation: Arc<Preparation>,
     pub rates: Arc<Rates>,
     pub news: Arc<News>,
-    /// Ends the attempts that are still in flight when a stop runs out of patience.
+    /// Ends attempts in flight when the patience of a stop is over.
     pub abandon: Notify,
 }
 
-/// Consequences of an answer for its lane and subscription.
+/// What follows from a response for its lane and subscription.
 struct Learned {
     in_flight: u32,
     hold: Option<HoldReason>,
@@ -48,7 +48,7 @@ struct Learned {
 }
 
 impl Posting {
-    /// Sends a sealed delivery, and returns its conclusion. Its permit is returned, and `None` afterwards.
+    /// Sends an encrypted delivery, and returns its conclusion. Takes the permit out of `permit` when it is returned.
     pub(super) async fn post(&self, turn: Turn, post: Post, permit: &mut Option<Permit>) -> (Box<Job>, Conclusion) {
         panics::point("post", turn.job.message.id.0);
         let clock = &self.shared.clock;
@@ -124,7 +124,7 @@ impl Posting {
         (job, conclusion)
     }
 
-    /// A delivery whose POST was not let go after all, or given up.
+    /// Returns a delivery whose POST was not started after all, or was abandoned.
     fn withdraw(&self, turn: Turn) -> (Box<Job>, Conclusion) {
         let Turn { slot, job, probe, .. } = turn;
         self.queue.release(slot, &job, probe, self.shared.clock.now());
@@ -136,8 +136,8 @@ impl Posting {
         (job, conclusion)
     }
 
-    /// Returns the permit with the response's consequences for the lane, the key and the subscription, and shares state with
-    /// other replicas.
+    /// Returns the permit, applies the response to the lane, the key and the subscription, and shares state with other
+    /// replicas.
     fn learn(
         &self,
         turn: &Turn,

@@ -1,4 +1,4 @@
-//! Preparation of a delivery right before its POST: a last check whether it may start, and its payload and signature.
+//! Prepares a delivery right before its POST: a last check whether it may start, its payload and its signature.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use bellwire_webpush::payload::Stamp;
 use bellwire_webpush::seal::padded_len;
 use bellwire_webpush::vapid::TokenCache;
 
-/// Why a delivery ends that was cancelled, or whose subscription ended.
+/// Stored reason of a delivery that was cancelled, or whose subscription ended.
 pub(super) const STOPPED: &str = "stopped";
 pub(super) const SUBSCRIPTION_GONE: &str = "subscription gone";
 
-/// The stage between a delivery's turn and its encryption.
+/// The stage between fair queue and encryption.
 pub(super) struct Preparation {
     shared: Arc<EngineContext>,
     tokens: TokenCache,
@@ -41,7 +41,7 @@ impl Preparation {
         Self { shared, tokens: TokenCache::default() }
     }
 
-    /// Everything up to the sealing; what became of the delivery instead, if there is to be no POST.
+    /// Prepares a delivery up to the encryption. The error is its conclusion if there is no POST.
     pub(super) fn prepare(&self, mut turn: Turn) -> Result<Unsealed, (Turn, Conclusion)> {
         match self.check(&turn.job).and_then(|ttl_s| self.fill_in(&mut turn.job).map(|()| ttl_s)) {
             Ok(ttl_s) => Ok(self.render(fit(turn), ttl_s)),
@@ -49,7 +49,7 @@ impl Preparation {
         }
     }
 
-    /// Renders a template for its recipient, if not done yet. A delivery whose template cannot be rendered is dead.
+    /// Renders a template for its recipient, if not done yet. If that fails, the delivery is dead.
     fn fill_in(&self, job: &mut Job) -> Result<(), Conclusion> {
         let Some(own) = &mut job.own else { return Ok(()) };
         own.fill_in(&job.message.says).map_err(|fault| {
@@ -62,8 +62,8 @@ impl Preparation {
         })
     }
 
-    /// Whether a POST may start: not too long after its claim, not stopped, not expired, still ours. Returns its time to
-    /// live in seconds.
+    /// Checks that a POST may start: not too long after its claim, not stopped, not expired, and still claimed by this worker.
+    /// Returns its time to live in seconds.
     pub(super) fn check(&self, job: &Job) -> Result<u32, Conclusion> {
         let (instant, now) = (Instant::now(), self.shared.clock.now());
         let is_ours = self.shared.life.holds(job.lease(), || instant);
@@ -91,7 +91,7 @@ impl Preparation {
         }
     }
 
-    /// Defers a delivery whose subscription is held, at most to the end of its life.
+    /// Defers a delivery whose subscription is held, at most to its expiry.
     fn held_back(&self, job: &Job, until: Timestamp) -> Conclusion {
         let message = &job.message;
         let due = reopens_at(until, message.tier == Tier::Transactional, self.shared.clock.randomness());
@@ -99,8 +99,8 @@ impl Preparation {
         Conclusion::deferred(ClaimableAt::Reopening(due))
     }
 
-    /// Whether the POST of a checked delivery may leave now: asked again at the last moment, since it may have waited for a
-    /// connection.
+    /// Whether the POST of a checked delivery may still be sent, checked again at the last moment, because it may have waited
+    /// for a connection.
     pub(super) fn may_post(&self, job: &Job) -> bool {
         self.shared.stops.permit(&job.target(), Instant::now)
             && self.shared.life.holds(job.lease(), Instant::now)
@@ -138,7 +138,7 @@ impl Preparation {
     }
 }
 
-/// Shrinks a delivery to the size that its gateway seems to accept, if possible.
+/// Reduces a delivery to the size that its push service probably accepts, if possible.
 fn fit(mut turn: Turn) -> Turn {
     let job = &mut turn.job;
     if let Some(max) = turn.payload_max

@@ -1,5 +1,5 @@
-//! Confirms mass prunes: checks results before they are settled, and delays deliveries whose push service may be wrong about their
-//! subscriptions. All replicas share its state through the database.
+//! Confirms mass prunes: checks results before they are settled, and defers deliveries whose push service may be wrong about
+//! their subscriptions. All replicas share its state through the database.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct PruneGuard {
     lanes: Mutex<HashMap<LaneId, LaneWatch>>,
 }
 
-/// This process's part of the watch over a lane.
+/// This process's state of a monitored lane.
 #[derive(Default, Clone, Copy)]
 struct LaneWatch {
     /// Acceptances that are not yet part of the shared score.
@@ -48,7 +48,7 @@ impl PruneGuard {
         Self { pool, vault, clock, metrics, queue, lanes: Mutex::default() }
     }
 
-    /// Takes over the suspicions of all replicas.
+    /// Reads the lanes suspected by all replicas.
     pub(super) async fn read(&self, now: Timestamp) -> sqlx::Result<()> {
         let suspected = gone_watches::suspected(&self.pool, now).await?;
         let mut lanes = self.lanes.lock();
@@ -58,7 +58,8 @@ impl PruneGuard {
         Ok(())
     }
 
-    /// Returns whether all settlements may be written as they are, and counts their acceptances then. Others have to be reviewed.
+    /// Returns whether all settlements may be written unchanged. If so, their acceptances are counted; otherwise call
+    /// [`review`](Self::review).
     pub(super) fn passes<'a>(&self, settlements: impl Iterator<Item = &'a Settlement> + Clone) -> bool {
         let now = self.clock.now();
         let mut lanes = self.lanes.lock();
@@ -72,7 +73,7 @@ impl PruneGuard {
         true
     }
 
-    /// Makes deliveries wait that must not end as gone yet, and counts those that do.
+    /// Defers deliveries that must not end as gone yet, and counts the others.
     pub(super) async fn review(&self, settlements: &mut [&mut Settlement]) -> sqlx::Result<()> {
         let now = self.clock.now();
         let mut by_lane: BTreeMap<LaneId, Vec<(Timestamp, usize)>> = BTreeMap::new();
@@ -106,7 +107,7 @@ impl PruneGuard {
         Ok(())
     }
 
-    /// Returns the acceptances before these responses if the lane has to be checked; otherwise counts these.
+    /// Returns the acceptances before these responses if the lane must be reviewed; otherwise counts these.
     fn watch(&self, lane: LaneId, answers: &[GoneAnswer], now: Timestamp) -> Option<AnswerSum> {
         let mut lanes = self.lanes.lock();
         let watch = lanes.entry(lane).or_default();
@@ -125,8 +126,8 @@ impl PruneGuard {
         }
     }
 
-    /// Makes a delivery wait whose subscription is not pruned yet: for the lane to reopen, or for the confirmation. One whose time to live
-    /// ends before expires then.
+    /// Defers a delivery whose subscription is not pruned yet: until the lane reopens, or until the confirmation. If its time
+    /// to live ends before, it expires.
     fn apply(
         &self,
         reviewed: &Reviewed,
@@ -146,7 +147,7 @@ impl PruneGuard {
     }
 }
 
-/// Returns the time of a response that accepted a push or called the subscription gone.
+/// Returns the time of a response that accepted a push or reported the subscription as gone.
 fn answered_at(settlement: &Settlement) -> Option<Timestamp> {
     match settlement.fate() {
         Fate::Ended(attempt, End::Accepted) => Some(attempt.at),

@@ -1,4 +1,4 @@
-//! Recent rates of lanes, which determine the size of their batches.
+//! Recent rates of lanes, from which batch sizes are computed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use bellwire_core::id::LaneId;
 
-/// Rate of a lane before its first measurement, in deliveries per second.
+/// Assumed rate of a lane before its first measurement, in deliveries per second.
 const FIRST: usize = 125;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Answered deliveries per second of each lane.
+/// Responses per second of each lane.
 #[derive(Default)]
 pub(super) struct Rates(Mutex<HashMap<LaneId, RateMeter>>);
 
@@ -34,7 +34,7 @@ impl Rates {
         }
     }
 
-    /// The rate of the last full second in which it answered.
+    /// Returns the rate of the last full second with responses.
     pub(super) fn per_second(&self, lane: LaneId) -> usize {
         self.0.lock().get(&lane).map_or(FIRST, |rate| rate.per_second)
     }

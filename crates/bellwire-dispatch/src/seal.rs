@@ -1,4 +1,4 @@
-//! Encryption of deliveries. Pure: it touches nothing that others wait for.
+//! Encrypts deliveries. Takes no locks and does no I/O.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use bellwire_webpush::OVERHEAD;
 use bellwire_webpush::seal::{SealError, seal};
 use bellwire_webpush::sealer::{Plain, Sealer};
 
-/// A delivery that lacks nothing but its encryption.
+/// A delivery that is ready for encryption.
 pub(super) struct Unsealed {
     pub turn: Turn,
     pub post: Post,
@@ -17,7 +17,7 @@ pub(super) struct Unsealed {
     pub pad_to: usize,
 }
 
-/// A delivery whose POST may begin, or whose payload could not be sealed.
+/// A delivery whose POST may start, or whose payload could not be encrypted.
 pub(super) struct SealedDelivery {
     pub turn: Turn,
     pub post: Result<Post, SealError>,
@@ -48,7 +48,7 @@ impl Unsealed {
     }
 }
 
-/// Encrypts a burst, eight at a time where the sealer can. It takes no lock either.
+/// Encrypts several payloads, eight at a time if the sealer can. It takes no lock.
 pub(super) fn seal_all(sealer: &Sealer, burst: Vec<Unsealed>) -> Vec<SealedDelivery> {
     if !sealer.is_accelerated() {
         return burst.into_iter().map(Unsealed::seal).collect();

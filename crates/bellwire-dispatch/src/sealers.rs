@@ -27,18 +27,17 @@ use super::pipeline::Pipeline;
 use super::seal::{SealedDelivery, Unsealed, seal_all};
 use bellwire_webpush::sealer::{LANES, Sealer};
 
-/// Niceness of sealers, added to that of other threads (nice(2)).
+/// Niceness of encryption threads, added to that of other threads (nice(2)).
 const NICENESS: i32 = 19;
-/// Deliveries that are handed over at a time: one wake-up for all of them, and those of one connection share a system
-/// call.
+/// Maximum deliveries passed on at a time: one wake-up for all of them, and those of one connection share a system call.
 const BURST: usize = 16;
-/// Bursts that wait for a sealer. Few, since those in them had their turn already.
+/// Maximum bursts that wait for an encryption thread. Few, because their deliveries left the fair queue already.
 const WAITING: usize = 1;
-/// Bursts that wait for the poster, which only starts tasks: a sealer hardly ever waits for it, and it never for a sealer.
+/// Maximum bursts that wait for the poster, which only starts tasks: encryption hardly ever waits for it.
 const SEALED_WAITING: usize = 64;
 
-/// Starts the preparer, `n` sealers, the poster, and the thread for transactional deliveries. They end with `tasks`; a task
-/// of `tasks` ends when one of them dies.
+/// Starts the preparer, `n` encryption threads, the poster, and the thread for transactional deliveries. They end with `tasks`;
+/// a task of `tasks` ends if one of them dies.
 pub(super) fn start(line: &Arc<Pipeline>, n: usize, tasks: &mut JoinSet<()>) {
     let (alive, wanted) = watch::channel(());
     let (to_seal, unsealed) = sync_channel(WAITING);
@@ -74,7 +73,7 @@ fn spawn(name: &str, tasks: &mut JoinSet<()>, work: impl FnOnce(Handle) + Send +
     });
 }
 
-/// Work for a thread, which ends as soon as the engine was ended.
+/// Runs work on a thread until the engine ends.
 fn until_unwanted(
     mut wanted: watch::Receiver<()>,
     work: impl Future<Output = ()> + Send + 'static,
@@ -89,7 +88,7 @@ fn until_unwanted(
     }
 }
 
-/// Handles the turns of transactional deliveries forever: one at a time, or with an accelerator all current ones, up to a full
+/// Encrypts transactional deliveries in an endless loop: one at a time, or with an accelerator all current ones, up to a full
 /// pass.
 async fn seal_transactional(line: Arc<Pipeline>) {
     let sealer = line.shared.settings.sealer;
@@ -106,7 +105,8 @@ async fn seal_transactional(line: Arc<Pipeline>) {
     }
 }
 
-/// Takes turns and hands them to the sealers, until these are gone. Waits while they have enough to do.
+/// Takes deliveries from the fair queue and passes them to the encryption threads, until these have ended. Waits while they are
+/// busy.
 async fn prepare_bursts(line: Arc<Pipeline>, to_seal: SyncSender<Vec<Unsealed>>) {
     let mut burst = Vec::with_capacity(BURST);
     loop {
@@ -142,7 +142,7 @@ fn post_bursts(line: &Arc<Pipeline>, runtime: &Handle, sealed: &Receiver<Vec<Sea
     }
 }
 
-/// Lowers this thread's priority. On systems other than Linux it would be the priority of the whole process, which does not help.
+/// Lowers this thread's priority. Only on Linux: elsewhere it would change the priority of the whole process.
 fn be_nice() {
     if cfg!(target_os = "linux")
         && let Err(error) = rustix::process::nice(NICENESS)

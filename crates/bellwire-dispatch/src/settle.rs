@@ -22,7 +22,7 @@ use bellwire_rules::policy::reliability::{Accepted, ReliabilityCount};
 use bellwire_store::outcomes::ledger::{ClaimableAt, Delivery, End, Fate, RowSettlement, Settlement};
 use bellwire_store::queue::claims::Unopened;
 
-/// The stage that settles, and the batches that are open until then.
+/// The stage that settles, with the open batches.
 pub(super) struct Settling {
     shared: Arc<EngineContext>,
     pub settler: Arc<Settler>,
@@ -34,7 +34,7 @@ impl Settling {
         Self { shared, settler, batches: Mutex::default() }
     }
 
-    /// Passes the result of a delivery to its writer: its batch, or the settler of rows.
+    /// Passes the result of a delivery to its batch or to the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, fate: Fate) {
         let fate = self.if_stopped(job, fate);
         if let Fate::Ended(_, End::Dead(death)) = &fate {
@@ -55,7 +55,7 @@ impl Settling {
         self.shared.progress.finished(1);
     }
 
-    /// Settles what has its fate without ever having been a job: a claimed row,
+    /// Settles a claimed row that never became a job.
     pub(super) fn settle_row(&self, lease: Uuid, settlement: Settlement) {
         self.count_sla(&settlement);
         self.row(lease, settlement);
@@ -80,7 +80,7 @@ impl Settling {
         }
     }
 
-    /// Requeues deliveries that had no turn: they are due at once.
+    /// Requeues deliveries that were not sent: they are due at once.
     pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
         for mut job in jobs {
             self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(ClaimableAt::At(now))));
@@ -96,8 +96,8 @@ impl Settling {
         }
     }
 
-    /// Defers deliveries of a shut lane. What is urgent is due at once when the lane opens, the rest spread out. What only
-    /// waits for flow control stays due.
+    /// Defers deliveries of a shut lane. When the lane opens, urgent ones are due at once, and others spread over time.
+    /// Deliveries that only wait for flow control stay due.
     pub(super) fn defer(&self, jobs: Vec<Box<Job>>, until: Timestamp) {
         let clock = &self.shared.clock;
         let now = clock.now();
@@ -111,14 +111,14 @@ impl Settling {
         }
     }
 
-    /// Settles a delivery that has no task of its own.
+    /// Settles a delivery within its trace span.
     fn in_its_span(&self, job: &mut Job, settle: impl FnOnce(&Self, &mut Job)) {
         let span = if Span::current().is_none() { self.shared.span(job) } else { Span::none() };
         span.in_scope(|| settle(self, job));
     }
 
-    /// Returns the consequence for a delivery that would continue to wait, but was stopped while this worker held it: it ends
-    /// now, or moves to a successor.
+    /// Returns another result for a delivery that would continue to wait, but was stopped meanwhile: it ends now, or moves to a
+    /// successor.
     fn if_stopped(&self, job: &mut Job, fate: Fate) -> Fate {
         if let Fate::Ended(..) | Fate::InFlight { .. } = fate {
             return fate;
@@ -141,7 +141,7 @@ impl Settling {
         Fate::Ended(unsent_attempt(job.retries, why, now), end)
     }
 
-    /// Counts the result of a turn, for the reliability metrics.
+    /// Counts the result of a delivery, for the reliability metrics.
     fn tally(&self, job: &Job, settlement: &Settlement) {
         let (&Delivery { lane, tier, .. }, reliability) = (settlement.delivery(), &self.shared.reliability);
         let retries = settlement.attempts().filter(|(attempt, _)| attempt.number > 0 && attempt.took_ms.is_some());
@@ -165,7 +165,7 @@ impl Settling {
         }
     }
 
-    /// Counts a delivery that was not accepted in its time.
+    /// Counts a delivery that missed its SLA.
     fn count_sla(&self, settlement: &Settlement) {
         if settlement.sla_missed_s().is_some() {
             let &Delivery { lane, tier, .. } = settlement.delivery();
@@ -178,7 +178,7 @@ impl Settling {
         self.shared.metrics.batches_open.inc();
     }
 
-    /// The ids of batches that are open, or closed and not written yet.
+    /// Returns the ids of batches that are open, or closed and not written yet.
     pub(super) fn unsettled(&self) -> Vec<Uuid> {
         let open: Vec<Uuid> = self.batches.lock().keys().copied().collect();
         open.into_iter().chain(self.settler.waiting_batches().iter().map(|batch| batch.id)).collect()
@@ -189,7 +189,7 @@ impl Settling {
         due.iter().for_each(|batch| self.close(batch));
     }
 
-    /// Hands a batch that was just closed to the settler.
+    /// Passes a closed batch to the settler.
     fn close(&self, batch: &Arc<OpenBatch>) {
         self.settler.batch(batch.clone());
         self.batches.lock().remove(&batch.id);

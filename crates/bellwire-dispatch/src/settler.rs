@@ -1,8 +1,8 @@
-//! The settler: writes what became of batches and rows, in tasks of its own that nothing cancels.
+//! Settler: writes the results of batches and rows, in separate tasks that nothing cancels.
 //!
-//! A settlement that fails temporarily (lost connection, deadlock, restart of Postgres) is repeated until it is written or fenced
-//! out. Meanwhile nothing new is claimed. One that fails permanently is dropped with an error in the log: its lease expires, and
-//! the poison rules limit how often that can happen.
+//! A settlement that fails temporarily (lost connection, deadlock, restart of Postgres) is repeated until it is written or
+//! fenced out. Meanwhile nothing new is claimed. One that fails permanently is dropped with an error in the log: its lease
+//! expires, and a maximum of leases limits how often that can happen.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -30,24 +30,24 @@ use bellwire_telemetry::metrics::Metrics;
 use bellwire_telemetry::panics::{self, Panicked};
 use bellwire_vault::Vault;
 
-/// Rows settled in one transaction at most.
+/// Maximum rows settled in one transaction.
 const ROWS_MAX: usize = 500;
-/// Time for which rows gather before they are settled. No caller waits for a settlement, and each one is a commit that delays the
-/// sending of codes.
+/// Time for which rows are collected before they are settled. No caller waits for a settlement, and each one is a commit that
+/// delays the sending of one-time codes.
 const GATHER: Duration = Duration::from_millis(20);
-/// Batches settled at a time: enough to keep Postgres busy while one waits for its WAL.
+/// Maximum batches settled concurrently: enough to keep Postgres busy while one waits for its WAL flush.
 const BATCHES_AT_ONCE: usize = 3;
-/// Unsettled batches from which no more are taken. If POSTs were faster than settlements, they would be sent again after a crash.
+/// Number of unsettled batches from which no more are taken. A backlog of settlements would be sent again after a crash.
 const BATCHES_WAITING_MAX: usize = 20;
 /// Interval of lease renewals while rows wait to be settled.
 const RENEW_EVERY: TimeDelta = TimeDelta::seconds(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
-/// Deliveries wait for it when Postgres is back.
+/// Maximum delay of a retry. Deliveries wait for it when Postgres is back.
 const RETRY_LAST: Duration = Duration::from_millis(250);
-/// Number of retries while a machine of Citus may be lost.
+/// Maximum retries while a machine of Citus may have failed.
 const LOST_TRIES: u32 = 8;
 
-/// Takes settlements in; never blocks the caller.
+/// Accepts settlements without blocking the caller.
 pub(super) struct Settler {
     pool: PgPool,
     vault: Vault,
@@ -57,7 +57,7 @@ pub(super) struct Settler {
     waiting_batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
     waiting_rows: AtomicUsize,
     rows_waiting_max: usize,
-    /// Notified when it has caught up with its input.
+    /// Notified when the backlog has become small enough to claim more.
     caught_up: Notify,
     /// Notified regularly, so that leases of waiting rows are renewed.
     renewal: Notify,
@@ -69,8 +69,8 @@ pub(super) struct Settler {
 }
 
 impl Settler {
-    /// Starts the task that settles rows, which is returned, too; it ends when the settler is dropped. With so many rows that
-    /// wait it is behind.
+    /// Starts the settler and its task for rows, which ends when the settler is dropped. With `rows_max` waiting rows it is
+    /// behind.
     pub(super) fn start(
         pool: PgPool,
         vault: Vault,
@@ -101,44 +101,44 @@ impl Settler {
         (settler, settling_rows)
     }
 
-    /// Whether settlings fail at present, so that nothing more should be claimed.
+    /// Whether settlements currently fail, so that nothing more should be claimed.
     pub(super) fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire) > 0
     }
 
-    /// Rows and batches handed in that are not written yet.
+    /// Returns the number of rows and batches that are not written yet.
     pub(super) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Resolves when something has been settled; arm it before looking.
+    /// Waits for the next settlement. Create the future before checking.
     pub(super) fn settled(&self) -> tokio::sync::futures::Notified<'_> {
         self.settled.notified()
     }
 
-    /// Whether too many batches wait to take another one.
+    /// Whether too many batches wait, so that no more should be taken.
     pub(super) fn is_behind_with_batches(&self) -> bool {
         self.waiting_batches.lock().len() >= BATCHES_WAITING_MAX
     }
 
-    /// Whether too many rows wait to claim more.
+    /// Whether too many rows wait, so that no more should be claimed.
     pub(super) fn is_behind_with_rows(&self) -> bool {
         self.waiting_rows.load(Ordering::Acquire) >= self.rows_waiting_max
     }
 
-    /// Resolves once it has caught up by so much that more may be taken.
+    /// Waits until the backlog is small enough to claim more.
     pub(super) async fn caught_up(&self) {
         self.caught_up.notified().await;
     }
 
-    /// Renews the leases of rows that wait to be written, if that is due. To be called several times within [`RENEW_EVERY`].
+    /// Renews the leases of waiting rows, if that is due. Call it several times within [`RENEW_EVERY`].
     pub(super) fn renew_rows_if_due(&self) {
         if self.waiting_rows.load(Ordering::Acquire) > 0 {
             self.renewal.notify_one();
         }
     }
 
-    /// Batches that were handed in and are not written yet.
+    /// Returns the batches that are not written yet.
     pub(super) fn waiting_batches(&self) -> Vec<Arc<OpenBatch>> {
         self.waiting_batches.lock().values().cloned().collect()
     }
@@ -162,7 +162,7 @@ impl Settler {
         });
     }
 
-    /// Writes a batch, and hands on what was answered meanwhile.
+    /// Writes a batch, and settles results that arrived meanwhile.
     async fn write_batch(&self, batch: &OpenBatch) {
         let mut settlements = batch.take_settlements(self.clock.now());
         panics::point("settle a batch", batch.message.id.0);
@@ -187,12 +187,12 @@ impl Settler {
         }
     }
 
-    /// Takes over the suspicions of other replicas.
+    /// Reads the lanes suspected by other replicas.
     pub(super) async fn read_suspicions(&self, now: Timestamp) -> sqlx::Result<()> {
         self.guard.read(now).await
     }
 
-    /// Has the guard look through settlements, once: what it counts must not be counted twice.
+    /// Lets the prune guard review settlements, once, because it must not count them twice.
     async fn review(&self, mut settlements: Vec<&mut Settlement>) {
         let mut patience = Patience::new(self);
         while let Err(error) = self.guard.review(&mut settlements).await {
@@ -202,15 +202,15 @@ impl Settler {
         }
     }
 
-    /// Notifies when the waiting work falls below half of its limit. It does not notify at each step below the limit, because
-    /// each notification causes a poll.
+    /// Notifies when the backlog falls below half of its limit. It does not notify at each step, because each notification
+    /// causes a poll.
     fn tell_if_caught_up(&self, before: usize, after: usize, bound: usize) {
         if (after..before).contains(&(bound / 2)) {
             self.caught_up.notify_one();
         }
     }
 
-    /// Requeues deliveries that were claimed under `lease` and not opened.
+    /// Requeues rows claimed under `lease` that were not processed.
     pub(super) fn give_back(self: &Arc<Self>, lease: Uuid, unopened: Unopened) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         let settler = self.clone();
@@ -234,8 +234,7 @@ impl Settler {
     }
 }
 
-/// A batch that waits to be written. It waits no more however that ends: one whose writing panicked is renewed no longer, and its lease
-/// runs out.
+/// A batch that waits to be written. When it is dropped, also by a panic, its lease is no longer renewed and expires.
 struct WaitingBatch {
     settler: Arc<Settler>,
     id: Uuid,
@@ -253,7 +252,7 @@ impl Drop for WaitingBatch {
     }
 }
 
-/// Settles incoming rows repeatedly: while one group is written, the next one gathers.
+/// Settles incoming rows repeatedly: while one group is written, the next one is collected.
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
     let mut waiting = Vec::with_capacity(ROWS_MAX);
     // Counted on from group to group: each may be written soon, and those behind many of them wait for long all the same.
@@ -289,8 +288,8 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
 }
 
 impl Settler {
-    /// Writes a group. Meanwhile the leases of its rows and of all rows behind it are renewed when due. The write continues then,
-    /// because it may hold the connection that the renewal waits for.
+    /// Writes a group. Meanwhile renews the leases of its rows and of all later ones when due. The write continues during a
+    /// renewal, because it may hold the connection that the renewal waits for.
     async fn write_and_renew(
         &self,
         group: &[RowSettlement],
@@ -378,13 +377,13 @@ impl Settler {
     }
 }
 
-/// Retries of one settlement. While any waits, the settler counts as failing.
+/// Retry state of one settlement. While any exists, the settler counts as failing.
 struct Patience<'a> {
     settler: &'a Settler,
     began: Instant,
     wait: Duration,
     failed: bool,
-    /// Tries that failed as they do when a machine of Citus was lost.
+    /// Number of failures that may come from a failed machine of Citus.
     lost: u32,
 }
 
@@ -393,8 +392,8 @@ impl<'a> Patience<'a> {
         Self { settler, began: Instant::now(), wait: RETRY_FIRST, failed: false, lost: 0 }
     }
 
-    /// Whether a failure may be temporary. Called once per failure. A lost machine shows as a connection that cannot be made from
-    /// the next try on. Repeated failures of another kind have other causes, such as a row that is refused there.
+    /// Whether a failure may be temporary. Call it once per failure. If a machine is down, the next attempt fails to connect.
+    /// Repeated failures of another kind have other causes, such as a refused row.
     fn may_pass(&mut self, error: &sqlx::Error) -> bool {
         self.lost += u32::from(store::may_be_lost_machine(error));
         store::is_transient(error) || store::may_be_lost_machine(error) && self.lost <= LOST_TRIES
@@ -411,7 +410,7 @@ impl<'a> Patience<'a> {
         self.wait = (self.wait * 2).min(RETRY_LAST);
     }
 
-    /// Waits before the next try, if the error is one that passes.
+    /// Waits before the next attempt if the error is temporary. Returns whether to retry.
     async fn lasts(&mut self, error: &sqlx::Error) -> bool {
         if !self.may_pass(error) {
             error!(%error, "this cannot be settled; its lease will run out");

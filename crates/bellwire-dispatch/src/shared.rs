@@ -1,4 +1,4 @@
-//! Common parts of all stages, and the amount of work in memory.
+//! State shared by all stages, and the amount of work in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use bellwire_telemetry::otlp::Tracer;
 use bellwire_vault::delivery_token::delivery_id;
 use bellwire_vault::{Purpose, Vault};
 
-/// Common parts of all stages.
+/// State shared by all stages.
 pub(super) struct EngineContext {
     pub pool: PgPool,
     pub vault: Vault,
@@ -35,26 +35,25 @@ pub(super) struct EngineContext {
     pub settings: DispatchConfig,
     pub life: Life,
     pub progress: EngineActivity,
-    /// Whether it asks Postgres less often, since nothing happens.
+    /// Idle state of the process.
     pub rest: Arc<Rest>,
     pub stops: StopSet,
-    /// Subscriptions that wait, since their push service throttles them.
+    /// Holds of subscriptions that their push service throttles.
     pub holds: SubscriptionHolds,
-    /// Counts what became of retries.
+    /// Reliability counts.
     pub reliability: ReliabilityTally,
-    /// Last errors of gateways.
+    /// Last errors of push services.
     pub words: LastWords,
 }
 
 impl EngineContext {
-    /// A short, stable stand-in for a subscription in logs.
+    /// Returns a short, stable pseudonym of a subscription for logs.
     pub(super) fn label(&self, subscription: SubscriptionId) -> String {
         let mac = self.vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
         mac[..6].iter().map(|octet| format!("{octet:02x}")).collect()
     }
 
-    /// The span of the log's lines about a delivery, by its id as the service worker gets it. At levels above `debug` there is none, and
-    /// it costs nothing.
+    /// Returns the log span of a delivery, with the id that the service worker gets. Disabled, at no cost, above level `debug`.
     pub(super) fn span(&self, job: &Job) -> Span {
         debug_span!(
             "delivery",
@@ -66,7 +65,7 @@ impl EngineContext {
     }
 }
 
-/// Number of deliveries between claim and settlement, and whether the engine continues.
+/// Number of deliveries between claim and settlement, and whether the engine runs.
 #[derive(Default)]
 pub(super) struct EngineActivity {
     alive: AtomicUsize,
@@ -75,12 +74,12 @@ pub(super) struct EngineActivity {
 }
 
 impl EngineActivity {
-    /// Counts this many claimed deliveries.
+    /// Adds claimed deliveries.
     pub(super) fn started(&self, n: usize) {
         self.alive.fetch_add(n, Ordering::SeqCst);
     }
 
-    /// Removes this many deliveries from the count: handed to the settler, or no longer of this worker.
+    /// Removes deliveries that were passed to the settler, or no longer belong to this worker.
     pub(super) fn finished(&self, n: usize) {
         if self.alive.fetch_sub(n, Ordering::SeqCst) == n {
             self.idle.notify_waiters();
@@ -92,12 +91,12 @@ impl EngineActivity {
         self.alive.load(Ordering::Acquire) == 0
     }
 
-    /// Resolves when no delivery is in memory. Create the future before checking.
+    /// Waits until no delivery is in memory. Create the future before checking.
     pub(super) fn idle(&self) -> Notified<'_> {
         self.idle.notified()
     }
 
-    /// From now on nothing is claimed, and no POST starts.
+    /// Stops claims and the start of POSTs.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Reads stops, in a task and on a connection of its own: work on dispatch's connections does not delay them.
+//! Reads stops in a separate task and connection, so that work on dispatch's connections does not delay them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::shared::EngineContext;
 use bellwire_store as store;
 use bellwire_store::queue::stops::{self, Horizon};
 
-/// Interval between two reads of stops, lane states and flows.
+/// Interval of reading stops, lane states and flows.
 pub(super) const READ_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct StopReader {
@@ -47,8 +47,8 @@ impl StopReader {
         Self { shared, pool, kicked, horizon: Mutex::default() }
     }
 
-    /// Reads the stops that the last reading could not see. While this fails, nothing is claimed and no POST starts: the set of stops is
-    /// not [fresh](super::stops::StopSet::is_fresh).
+    /// Reads the stops that the last read could not see. While this fails, nothing is claimed and no POST starts: the set of
+    /// stops is not [fresh](super::stops::StopSet::is_fresh).
     pub(super) async fn read(&self, began: Instant) {
         let mut horizon = self.horizon.lock().await;
         match stops::read(&self.pool, horizon.as_ref()).await {
@@ -64,7 +64,7 @@ impl StopReader {
         }
     }
 
-    /// Returns the horizon of the last reading that succeeded.
+    /// Returns the horizon of the last successful read.
     pub(super) async fn horizon(&self) -> Option<Horizon> {
         self.horizon.lock().await.clone()
     }

@@ -1,4 +1,4 @@
-//! The set of stops in this worker's memory, asked before each POST.
+//! Stops in this worker's memory, checked before each POST.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,27 +11,27 @@ use uuid::Uuid;
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_store::queue::stops::{Stop, StopKind};
 
-/// No POST starts when the stops were last read so long ago: something may have been stopped since.
+/// Age of the last read of stops from which no POST starts: something may have been stopped since.
 const STALE_AFTER: Duration = Duration::from_secs(1);
-/// Longer than any delivery stays in a worker's memory; what is claimed later is claimed with its standing.
+/// Time for which a stop is kept: longer than any delivery stays in memory. Later claims read the states from the database.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// Values of a delivery that decide whether a stop applies to it.
+/// Values of a delivery that stops are matched with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StopTarget {
     pub message: MessageId,
     pub subscription: SubscriptionId,
     pub life: i32,
-    /// Whether it is meant for the subscription's user, and for no other.
+    /// Whether it is for the subscription's user only.
     pub personal: bool,
 }
 
-/// Consequence of a stop for one delivery.
+/// Effect of stops on one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
     Cancelled,
     Gone,
-    /// Another subscription has taken the place of its own: it goes there.
+    /// Another subscription has replaced its own: the delivery moves there.
     Replaced,
     Paused,
 }
@@ -39,7 +39,7 @@ pub(super) enum Stopped {
 #[derive(Default)]
 pub(super) struct StopSet {
     known: RwLock<StopTable>,
-    /// Number of stops, so that the usual case, none at all, takes no lock.
+    /// Number of stops, so that the usual case (none) takes no lock.
     len: AtomicUsize,
     read_at: RwLock<Option<Instant>>,
 }
@@ -100,7 +100,7 @@ impl StopSet {
         self.len.store(known.len(), Ordering::Release);
     }
 
-    /// Takes over a successful reading that began at `began`, and forgets what is old.
+    /// Adds the result of a successful read that began at `began`, and drops old stops.
     pub(super) fn refresh(&self, stops: Vec<Stop>, began: Instant) {
         let mut known = self.known.write();
         stops.into_iter().for_each(|stop| known.obey(stop, began));
@@ -110,7 +110,7 @@ impl StopSet {
         *self.read_at.write() = Some(began);
     }
 
-    /// Whether the last reading is recent enough to start a POST by.
+    /// Whether the last read is recent enough to start a POST.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         is_fresh(*self.read_at.read(), now)
     }
@@ -122,8 +122,8 @@ impl StopSet {
         self.known.read().check(target)
     }
 
-    /// Whether the POST of this delivery may start at the time `now` returns: no known stop applies, and the last reading of
-    /// stops is recent enough at that time. So a process that is frozen in between starts no POST.
+    /// Whether the POST of this delivery may start at the time that `now` returns: no stop applies, and the last read is recent
+    /// enough. If the process is frozen in between, no POST starts.
     pub(super) fn permit(&self, target: &StopTarget, now: impl FnOnce() -> Instant) -> bool {
         let read_at = *self.read_at.read();
         self.check(target).is_none() && is_fresh(read_at, now())

@@ -1,4 +1,4 @@
-//! Limits of a delivery before it enters the fair queue: its app's frequency caps, and its subscription's throttle.
+//! Limits of a delivery before it enters the fair queue: frequency caps and throttle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use bellwire_store::outcomes::ledger::{ClaimableAt, End, Fate};
 use bellwire_store::queue::throttles::TurnRequest;
 
 impl Admission {
-    /// Takes out what frequency caps hold back, and gives the rest its places.
+    /// Ends deliveries that exceed a frequency cap, and makes reservations for the others. Returns the others.
     pub(super) async fn without_capped(&self, jobs: Vec<Box<Job>>) -> Vec<Box<Job>> {
         if !jobs.iter().any(|job| job.wants_place()) {
             return jobs;
@@ -49,8 +49,8 @@ impl Admission {
         free
     }
 
-    /// Applies the throttles of deliveries to subscriptions. Those whose turn has come continue, others wait for it in the
-    /// database, and those that would expire before end.
+    /// Applies throttles of subscriptions. Deliveries with a slot now continue, others are deferred to their slot, and those
+    /// that would expire first end.
     pub(super) async fn throttle(&self, jobs: Vec<Box<Job>>) {
         if jobs.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Conditions of a claimed row: it is genuine, its subscription is active, and its signature is recent.
+//! Checks of a claimed row: it is genuine, its subscription is active, and its retry token has not expired.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use bellwire_store::queue::claims::{ClaimedRow, Sendability};
 use bellwire_telemetry::metrics::TokenFault;
 use bellwire_vault::retry_token::Queued;
 
-/// A claimed row with what it belongs to.
+/// A claimed row with its message and lane.
 pub(super) struct ClaimedEntry {
     pub row: ClaimedRow,
     pub message: Arc<Message>,
@@ -37,7 +37,7 @@ impl ClaimedEntry {
 }
 
 impl Admission {
-    /// Takes out what no worker of ours can have written. It is never sent: it ends in the archive, with an alert.
+    /// Removes rows that no worker wrote. They are never sent, and become dead letters with an alert.
     pub(super) async fn without_forged(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let mut genuine = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -78,7 +78,7 @@ impl Admission {
         }
     }
 
-    /// Hands deliveries on that belong to replaced subscriptions: they are due at once for the successors.
+    /// Moves deliveries of replaced subscriptions to the successors, where they are due at once.
     pub(super) async fn without_replaced(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let is_replaced = |entry: &ClaimedEntry| entry.row.recipient.standing == Sendability::Replaced;
         let (replaced, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_replaced);
@@ -111,7 +111,8 @@ impl Admission {
         others
     }
 
-    /// Reads and signs rows again whose token has expired during a long wait, for example after an outage of the server or a gateway.
+    /// Reads and signs rows again whose retry token expired during a long wait, for example after an outage of the server or a
+    /// push service.
     pub(super) async fn without_late(&self, entries: Vec<ClaimedEntry>, lease: Uuid) -> Vec<ClaimedEntry> {
         let now = self.shared.clock.now();
         let is_late = |entry: &ClaimedEntry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);

@@ -1,4 +1,4 @@
-//! Flow control in this worker: its part of what apps and operators let through. Pure state; the fair queue owns it.
+//! Flow control in this worker: its part of the limits set by apps and operators. Pure state, owned by the fair queue.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,14 +11,14 @@ use bellwire_rules::policy::flow::{Bucket, part};
 use bellwire_store::operations::workers::Replicas;
 use bellwire_store::queue::flows::Flow;
 
-/// Scope of a flow: an app as a whole, or one lane of it.
+/// Scope of a flow: a whole app, or one lane of it.
 pub(super) type FlowKey = (AppId, Option<LaneId>);
 
 pub(super) struct Flows {
     replicas: Replicas,
     started_at: Timestamp,
     limiters: HashMap<FlowKey, Limiter>,
-    /// Number of restricting limiters by app.
+    /// Number of limiting flows by app.
     limited: HashMap<AppId, usize>,
 }
 
@@ -32,7 +32,7 @@ struct Limiter {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FlowLoad {
     pub in_flight: u32,
-    /// Deliveries that wait for a turn, by tier.
+    /// Deliveries waiting in memory, by tier.
     pub waiting: [usize; TIERS],
 }
 
@@ -45,13 +45,14 @@ pub(super) fn scopes(app: AppId, lane: LaneId) -> [FlowKey; 2] {
 }
 
 impl Flows {
-    /// Returns no flows, for a worker that started at this time: late news of older flows must not increase their rate.
+    /// Creates an empty state for a worker that started at this time. A flow set before then gets no initial tokens, so that
+    /// its rate is not exceeded.
     pub(super) fn new(started_at: Timestamp) -> Self {
         Self { replicas: Replicas::ALONE, started_at, limiters: HashMap::new(), limited: HashMap::new() }
     }
 
-    /// Adopts the flow in force. Returns false if the known flow is the same or later. `load` returns the deliveries of its scope
-    /// in memory, and is called for a new scope. Later changes are reported.
+    /// Adopts the flow in force. Returns `false` if the known flow is the same or later. `load` returns the deliveries of its
+    /// scope in memory, and is called for a new scope. Later changes must be reported.
     pub(super) fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> FlowLoad, now: Timestamp) -> bool {
         let scope = (flow.app, flow.lane);
         let known = self.limiters.get(&scope);
@@ -87,12 +88,12 @@ impl Flows {
         true
     }
 
-    /// Whether a limit applies to the app, or to one of its lanes.
+    /// Whether a limit applies to the app or one of its lanes.
     pub(super) fn concern(&self, app: AppId) -> bool {
         self.limited.get(&app).is_some_and(|n| *n > 0)
     }
 
-    /// Takes this worker's part anew. False if that changes nothing.
+    /// Recomputes this worker's part. Returns `false` if nothing changed.
     pub(super) fn set_replicas(&mut self, replicas: Replicas, now: Timestamp) -> bool {
         if self.replicas == replicas {
             return false;
@@ -106,14 +107,14 @@ impl Flows {
         true
     }
 
-    /// Whether no delivery of this lane and tier may start here, because the flow is paused or held, or other workers use all of
-    /// the parallelism.
+    /// Whether no delivery of this lane and tier may start here, because the flow is paused or held, or other workers use all
+    /// of the parallelism.
     pub(super) fn is_shut(&self, app: AppId, lane: LaneId, tier: usize) -> bool {
         let is_held = |flow: &Flow| flow.held.iter().any(|held| index(*held) == tier);
         self.of(app, lane).any(|limiter| limiter.flow.paused || is_held(&limiter.flow) || self.part(limiter) == Some(0))
     }
 
-    /// Returns the number of deliveries that may start now. If it is zero, the time of the next one, if known. Unlimited without
+    /// Returns the number of deliveries that may start now, and for zero the time of the next one, if known. Unlimited without
     /// a rate.
     pub(super) fn tokens(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> (usize, Option<Timestamp>) {
         let (mut tokens, mut next_at) = (usize::MAX, None);
@@ -125,23 +126,23 @@ impl Flows {
         (tokens, next_at)
     }
 
-    /// Takes a token for one delivery. False: a rate is used up.
+    /// Takes a token for one delivery. Returns `false` if a rate is used up.
     pub(super) fn take(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> bool {
         self.tokens(app, lane, now).0 > 0 && self.buckets(app, lane).all(|bucket| bucket.take(now).is_ok())
     }
 
-    /// A delivery that had a token was not sent.
+    /// Puts back a token, because the delivery was not sent.
     pub(super) fn give_back(&mut self, app: AppId, lane: LaneId) {
         self.buckets(app, lane).for_each(Bucket::give_back);
     }
 
-    /// Whether one more may be in flight.
+    /// Whether one more POST may be in flight.
     pub(super) fn has_permit(&self, app: AppId, lane: LaneId) -> bool {
         self.of(app, lane).all(|limiter| self.left(limiter) > 0)
     }
 
-    /// Returns the number of deliveries of a tier that may be claimed for the parallelism, in addition to waiting ones of it and
-    /// of more urgent tiers. `None`: unlimited.
+    /// Returns how many more deliveries of a tier may be claimed within the parallelism, beyond the waiting ones of it and of
+    /// more urgent tiers. `None`: unlimited.
     pub(super) fn room(&self, app: AppId, lane: LaneId, tier: Tier) -> Option<usize> {
         let room = |limiter: &Limiter| {
             let waiting = limiter.load.waiting[..=index(tier)].iter().sum();
@@ -150,7 +151,7 @@ impl Flows {
         self.of(app, lane).filter_map(room).min()
     }
 
-    /// Counts this many more waiting deliveries of a tier.
+    /// Adds `n` waiting deliveries of a tier.
     pub(super) fn lined_up(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] += n);
     }
@@ -167,7 +168,7 @@ impl Flows {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight -= 1);
     }
 
-    /// Remembers that a slot waits for the first parallelism that is used up. False: none is.
+    /// Records that a slot waits for the first parallelism that is used up. Returns `false` if none is.
     pub(super) fn hold_back(&mut self, app: AppId, lane: LaneId, slot: Slot) -> bool {
         let used_up = |scope: &FlowKey| self.limiters.get(scope).is_some_and(|limiter| self.left(limiter) == 0);
         let scope = scopes(app, lane).into_iter().find(|scope| !self.limiters.is_empty() && used_up(scope));
@@ -175,7 +176,7 @@ impl Flows {
         limiter.map(|limiter| limiter.held_back.push_back(slot)).is_some()
     }
 
-    /// The next slot that waits for a parallelism, if more than `granted` more may be in flight.
+    /// Returns the next slot that waits for a parallelism, if more than `granted` more POSTs may be in flight.
     pub(super) fn next_held_back(&mut self, scope: FlowKey, granted: u32) -> Option<Slot> {
         let limiter = self.limiters.get(&scope)?;
         if self.left(limiter) <= granted {
@@ -184,7 +185,7 @@ impl Flows {
         self.limiters.get_mut(&scope)?.held_back.pop_front()
     }
 
-    /// This worker's part of a parallelism. One that is new has none until the others have surely made room for it.
+    /// Returns this worker's part of a parallelism. A new worker has none until the others have reduced their parts.
     fn part(&self, limiter: &Limiter) -> Option<u32> {
         let Replicas { workers, rank, newcomer } = self.replicas;
         let whole = limiter.flow.parallelism?;

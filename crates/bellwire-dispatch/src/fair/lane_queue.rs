@@ -1,4 +1,4 @@
-//! State of one lane at one origin in the fair queue: waiting deliveries, costs paid by its tiers, and the time to drop it.
+//! State of one lane at one origin in the fair queue: waiting deliveries, costs paid by its tiers, and idle time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,35 +18,36 @@ use bellwire_rules::policy::lane::Lane;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::precedence::lets_pass;
 
-/// Time within which a tier that ran out of claimed work keeps its claim to the share that others used meanwhile: it had work,
-/// but claiming was slow.
+/// Time for which a tier that ran out of claimed work keeps its right to the share that others used meanwhile, because claiming
+/// may have been slow.
 const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
-/// An origin whose permits have all been out for so long without an answer does not take part for a while.
+/// Time without a response, with all permits in use, after which an origin is stalled and skipped for a while.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
-/// Time of a stall. By then its attempts have met their deadline, and the breaker has their results.
+/// Duration of a stall. By then its attempts have reached their deadline, and the breaker has their results.
 const STALLED_FOR: Duration = bellwire_rules::policy::ATTEMPT_DEADLINE;
-/// An origin to which nothing was sent for so long is forgotten, unless something is known of it that matters.
+/// Time without deliveries after which an origin is dropped, unless it has relevant state.
 const IDLE_FOR: Duration = Duration::from_secs(60);
-/// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
+/// Time after which an unknown origin is dropped in any case, unless it is shut: anyone may create any number of them and let
+/// them fail.
 const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 
-/// All origins of one stored lane: claims are for the lane as a whole.
+/// All origins of one stored lane. Claims are for the lane as a whole.
 #[derive(Default)]
 pub(super) struct LaneGroup {
     pub slots: Vec<Slot>,
     pub waiting: [usize; TIERS],
-    /// State of all its origins, for later ones.
+    /// State that applies to all its origins, later ones included.
     pub all: Option<LaneState>,
     /// Time of the next claims for a probe, while its VAPID key is refused.
     pub look_at: Option<Timestamp>,
 }
 
-/// The line in which a lane waits for the turn of one of its tiers.
+/// What a tier of a lane waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TierLine {
     Out,
     Parked,
-    /// For a turn. It has a stream, unless it is only to be emptied.
+    /// An encryption slot. It has a stream, unless its deliveries only have to be removed.
     Ready {
         has_stream: bool,
     },
@@ -55,29 +56,29 @@ pub(super) enum TierLine {
 pub(super) struct LaneQueue {
     pub id: LaneId,
     pub app: AppId,
-    /// Turns that its app has at a time.
+    /// Weight of its app: consecutive slots.
     pub weight: u32,
     pub origin: Arc<str>,
     pub lane: Lane,
-    /// In the order of their [ranks](rank).
+    /// Waiting deliveries in order of [rank](rank), by tier.
     pub jobs: [VecDeque<Box<Job>>; TIERS],
     pub lines: [TierLine; TIERS],
-    /// Index of the origin among the peers.
+    /// Index of the origin in the list of peers.
     pub peer: usize,
     /// Whether it waits for the parallelism of a flow.
     pub is_held_back: bool,
-    /// Costs that its tiers paid for their turns. With scarce permits, the tier that paid least is next.
+    /// Costs paid by its tiers. With scarce permits, the tier that paid least is next.
     pub paid: [u64; TIERS],
-    /// Time at which each tier without work ran out of it, with the least cost paid by another tier then.
+    /// Time at which each tier ran out of work, with the least cost paid by another tier then.
     pub ran_dry: [Option<(Timestamp, u64)>; TIERS],
-    /// For how many turns its permits count as scarce: it ran out of them not longer ago.
+    /// Number of further slots for which its permits count as scarce, after they were used up.
     pub scarce_for: u32,
     /// Time at which a permit was last taken or returned.
     pub moved_at: Instant,
 }
 
 impl LaneQueue {
-    /// An origin that is met for the first time: nothing waits.
+    /// Creates the state of an origin without deliveries.
     pub(super) fn new(info: &LaneInfo, origin: Arc<str>, peer: usize, lane: Lane) -> Self {
         Self {
             id: info.id,
@@ -96,8 +97,8 @@ impl LaneQueue {
         }
     }
 
-    /// Returns the time until which a delivery that is claimed now should not wait here. A hanging unknown origin must not fill
-    /// the room that all unknown origins share.
+    /// Returns the time until which a claimed delivery is deferred instead of waiting here. A stalled unknown origin must not
+    /// fill the room shared by all unknown origins.
     pub(super) fn defer_until(
         &self,
         tier: usize,
@@ -114,7 +115,7 @@ impl LaneQueue {
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
     }
 
-    /// Whether it can be dropped: it is not referenced, and its state has no effect any longer.
+    /// Whether it can be dropped: it is not referenced, and its state has no effect.
     pub(super) fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
         let is_used =
             self.is_held_back || self.lane.in_flight() > 0 || self.lines.iter().any(|line| *line != TierLine::Out);
@@ -132,7 +133,7 @@ impl LaneQueue {
         (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min()
     }
 
-    /// Lines a delivery up. A tier that had nothing to do is not owed for it, but for a moment.
+    /// Adds a delivery in order. A tier that had no work is not compensated, except for a short time.
     pub(super) fn line_up(&mut self, job: Box<Job>, tier: usize, now: Timestamp) {
         if self.jobs[tier].is_empty() {
             let ran_dry = self.ran_dry[tier].take().filter(|(at, _)| (now - *at).abs() < OWED_FOR);
@@ -155,7 +156,7 @@ impl LaneQueue {
     }
 }
 
-/// The place of a delivery among those of its lane and tier: fewer retries first, then as they came in.
+/// Returns the sort key of a delivery within its lane and tier: fewer retries first, then by arrival.
 fn rank(job: &Job) -> Instant {
     job.start_before + lets_pass(job.retries)
 }

@@ -1,4 +1,4 @@
-//! An origin as the lanes that lead to it share it: its streams, and which tier and app gets the next one.
+//! Origin shared by several lanes: its streams, and the tier and app that gets the next one.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::weighted_queue::Turns;
 use bellwire_core::id::AppId;
 use bellwire_gateway::Streams;
 
-/// An origin's streams, in use or promised to a lane that is about to take its turn.
+/// Streams of an origin, in use or reserved for a lane that is about to send.
 pub(super) struct OriginStreams {
     pub authority: Arc<str>,
     streams: Streams,
     used: [u32; 2],
     /// Lanes with a delivery of the tier that wait for a stream.
     parked: [Turns<Slot>; TIERS],
-    /// Cost of the turns that its tiers had. The tier with the lowest is next.
+    /// Costs paid by its tiers. The tier that paid least is next.
     paid: [u64; TIERS],
-    /// Turns that it had in all, and the last of each tier.
+    /// Number of slots so far, in total and at the last slot of each tier.
     turns: u64,
     last: [u64; TIERS],
     /// Time at which a stream was last taken or returned.
     pub moved_at: Instant,
-    /// Lanes that lead to it.
+    /// Lanes at this origin.
     pub slots: Vec<Slot>,
 }
 
@@ -47,32 +47,32 @@ impl OriginStreams {
         self.streams = streams;
     }
 
-    /// Deliveries that may be under way at a time.
+    /// Returns the maximum deliveries in flight.
     pub(super) fn most(&self) -> u32 {
         self.streams.most()
     }
 
-    /// Whether a stream is free for a tier. One is kept for transactional deliveries, be it on a connection that is still to
-    /// be opened.
+    /// Whether a stream is free for a tier. One is reserved for transactional deliveries, possibly on a connection that is not
+    /// open yet.
     pub(super) fn has_room(&self, tier: usize) -> bool {
         let (most, [urgent, others]) = (self.most(), self.used);
         let kept = u32::from(most > 1 && self.streams.further <= 1);
         urgent + others < most && (tier == 0 || others < most - kept)
     }
 
-    /// Whether more is in use than fits, since the peer lowered its limit or a connection ended.
+    /// Whether more streams are in use than allowed, because the push service lowered its limit or a connection ended.
     pub(super) fn is_overrun(&self) -> bool {
         self.used.iter().sum::<u32>() > self.most()
     }
 
-    /// Promises a stream to a tier. False: there is none.
+    /// Reserves a stream for a tier. Returns `false` if none is free.
     pub(super) fn promise(&mut self, tier: usize) -> bool {
         let has_room = self.has_room(tier);
         self.used[kind(tier)] += u32::from(has_room);
         has_room
     }
 
-    /// Gives a stream back that was promised or in use.
+    /// Releases a stream that was reserved or in use.
     pub(super) fn give_back(&mut self, tier: usize) {
         self.used[kind(tier)] -= 1;
     }
@@ -87,7 +87,7 @@ impl OriginStreams {
         }
     }
 
-    /// Promises the next free stream to the lane that is next, if there are both.
+    /// Reserves the next free stream for the next waiting lane, if there are both.
     pub(super) fn next(&mut self) -> Option<(Slot, usize)> {
         let may_go = |tier: &usize| !self.parked[*tier].is_empty() && self.has_room(*tier);
         let tier = (0..TIERS).filter(may_go).min_by_key(|tier| self.paid[*tier])?;
@@ -102,13 +102,13 @@ impl OriginStreams {
         self.paid[tier] += COSTS[tier];
     }
 
-    /// Returns the cost of a turn without a POST.
+    /// Refunds the cost of a slot without a POST.
     pub(super) fn refund(&mut self, tier: usize) {
         self.paid[tier] = self.paid[tier].saturating_sub(COSTS[tier]);
     }
 }
 
-/// The index of a tier in [`OriginStreams::used`].
+/// Returns the index of a tier in [`OriginStreams::used`].
 fn kind(tier: usize) -> usize {
     usize::from(tier > 0)
 }

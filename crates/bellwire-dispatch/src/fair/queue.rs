@@ -1,4 +1,4 @@
-//! Parts of the fair queue: jobs by tier, app and lane, the states of lanes, and their flows.
+//! Inner state of the fair queue: jobs by tier, app and lane, states of lanes, and flows.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 use bellwire_store::operations::workers::Replicas;
 use bellwire_store::queue::flows::Flow;
 
-/// Reads how many requests the origin of an authority takes at a time.
+/// Function that returns how many concurrent requests the origin of an authority allows.
 pub(super) type ReadStreams = Box<dyn Fn(&str) -> Streams + Send + Sync>;
 
 pub(super) struct Queue {
@@ -37,7 +37,7 @@ pub(super) struct Queue {
     peer_index: HashMap<Arc<str>, usize>,
     streams: ReadStreams,
     pub(super) groups: HashMap<LaneId, LaneGroup>,
-    /// States of origins that this process has not met, from other replicas.
+    /// States from other replicas of origins that this process has not met.
     pub(super) heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
     pub ready: [Turns<Slot>; TIERS],
@@ -63,7 +63,7 @@ impl Queue {
         }
     }
 
-    /// Takes this worker's share, now that these live. False if that changes nothing.
+    /// Recomputes this worker's share among the live workers. Returns `false` if nothing changed.
     pub(super) fn share_among(&mut self, replicas: Replicas, now: Timestamp) -> bool {
         if !self.flows.set_replicas(replicas, now) {
             return false;
@@ -93,7 +93,7 @@ impl Queue {
         slot
     }
 
-    /// The peer of an origin, `https://` and an authority.
+    /// Returns the index of the peer for an origin, `https://` and an authority.
     fn peer(&mut self, origin: &str) -> usize {
         let authority = origin.strip_prefix("https://").unwrap_or(origin);
         if let Some(peer) = self.peer_index.get(authority) {
@@ -105,7 +105,7 @@ impl Queue {
         peer
     }
 
-    /// Reads again what an origin takes at a time. False: no lane leads there.
+    /// Updates how many concurrent requests an origin allows. Returns `false` if no lane uses it.
     pub(super) fn streams_changed(&mut self, authority: &str) -> bool {
         let Some(&peer) = self.peer_index.get(authority) else { return false };
         self.peers[peer].set_streams((self.streams)(authority));
@@ -115,7 +115,7 @@ impl Queue {
         true
     }
 
-    /// Lets lanes that wait for a stream of a peer have the free ones.
+    /// Assigns free streams of a peer to lanes that wait for one.
     fn hand_out_streams(&mut self, peer: usize) {
         while let Some((slot, tier)) = self.peers[peer].next() {
             let queue = &mut self.slots[slot];
@@ -124,7 +124,7 @@ impl Queue {
         }
     }
 
-    /// Adds a delivery. A delivery that may not start now is returned with the time until which it is deferred.
+    /// Adds a delivery. If it may not start now, it is returned with the time until which it is deferred.
     pub(super) fn push(&mut self, job: Box<Job>, now: Timestamp) -> Result<(), (Box<Job>, Timestamp)> {
         let slot = self.slot(&job.lane, job.endpoint.origin());
         let tier = index(job.message.tier);
@@ -146,7 +146,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Lines a slot up for its turns, or for the streams that they need. False: it can use no turn now.
+    /// Queues a slot for encryption, or for a stream that it needs. Returns `false` if it can use neither now.
     fn make_ready(&mut self, slot: Slot) -> bool {
         for tier in 0..TIERS {
             let queue = &self.slots[slot];
@@ -175,7 +175,7 @@ impl Queue {
         queue.lines.iter().any(|line| matches!(line, TierLine::Ready { .. }))
     }
 
-    /// Readies deliveries that wait for the parallelism of a lane's flow, as far as some is free. They may be in any lane of the
+    /// Queues deliveries that wait for the parallelism of a lane's flow, as far as it is free. They may be in any lane of the
     /// app.
     fn make_held_back_ready(&mut self, app: AppId, lane: LaneId) {
         for scope in scopes(app, lane) {
@@ -187,14 +187,13 @@ impl Queue {
         }
     }
 
-    /// Whether one more POST fits under the lane's limit and the parallelism that it is subject to.
+    /// Whether one more POST fits under the lane's limit and its flows' parallelism.
     fn has_permit(&self, slot: Slot, tier: usize) -> bool {
         let LaneQueue { app, id, lane, .. } = &self.slots[slot];
         lane.has_permit(tier == 0) && self.flows.has_permit(*app, *id)
     }
 
-    /// Whether a tier may take a permit that it has. Where they are scarce, of the tiers that wait for one that may which
-    /// has had least for its weight.
+    /// Whether a tier may use a permit. If permits are scarce, only the waiting tier that has paid least may.
     fn may_take_permit(&self, slot: Slot, tier: usize) -> bool {
         let queue = &self.slots[slot];
         let waits = |other: &usize| !queue.jobs[*other].is_empty() && self.has_permit(slot, *other);
@@ -238,8 +237,8 @@ impl Queue {
         }
     }
 
-    /// Returns the next delivery of these tiers, if one has its turn. A round ends when no tier with work has credit: a stage
-    /// that asks for some tiers only waits until the others have used theirs.
+    /// Returns the next delivery of these tiers. A round ends when no tier with work has credit: a stage that takes only some
+    /// tiers waits until the others have used theirs.
     pub(super) fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<NextTurn> {
         loop {
             let is_ready = |tier: &usize| !self.ready[*tier].is_empty();
@@ -266,7 +265,7 @@ impl Queue {
         }
     }
 
-    /// Gives a slot its turn. A stream that it does not use is returned.
+    /// Takes the next delivery of a slot. Releases a stream that it does not use.
     fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<NextTurn> {
         let queue = &mut self.slots[slot];
         let line = std::mem::replace(&mut queue.lines[tier], TierLine::Out);
@@ -334,8 +333,8 @@ impl Queue {
         Some(NextTurn::Turn(Turn { slot, job, probe, payload_max }))
     }
 
-    /// Lets a lane learn something that frees a permit, and others take it. A tier whose turn came to no POST has paid nothing:
-    /// what was claimed too long ago would otherwise cost its tier a share.
+    /// Changes a lane in a way that may free a permit, and passes the permit to others. A tier whose slot led to no POST pays
+    /// nothing: otherwise deliveries that were claimed too long ago would cost it a share.
     pub(super) fn give_back<T>(
         &mut self,
         slot: Slot,
@@ -362,7 +361,7 @@ impl Queue {
         learnt
     }
 
-    /// Takes over a flow that is in force. False: it is known already.
+    /// Adopts a flow in force. Returns `false` if it is known already.
     pub(super) fn adopt_flow(&mut self, flow: Flow, now: Timestamp) -> bool {
         let (app, lane) = (flow.app, flow.lane);
         let concerns = |queue: &&LaneQueue| queue.app == app && lane.is_none_or(|lane| lane == queue.id);
@@ -381,7 +380,7 @@ impl Queue {
         is_new
     }
 
-    /// Adopts a state of a lane from another replica. An origin that this process meets later gets it then.
+    /// Adopts a lane state from another replica. It also applies to origins that this process meets later.
     pub(super) fn adopt(&mut self, state: LaneState) {
         if &*state.origin == ALL_ORIGINS {
             let group = self.groups.entry(state.lane).or_default();
@@ -403,14 +402,14 @@ impl Queue {
         self.heard.clear();
     }
 
-    /// Holds a lane whose VAPID key is refused, but for probes.
+    /// Holds a lane whose VAPID key is refused, except for probes.
     pub(super) fn hold_key(&mut self, lane: LaneId, held: HoldReason) {
         let group = self.groups.entry(lane).or_default();
         group.slots.iter().for_each(|slot| self.slots[*slot].lane.hold_key(held));
         group.all.get_or_insert_with(|| LaneState::of(lane, ALL_ORIGINS.into())).key_held = Some(held);
     }
 
-    /// Ends such a hold, as far as it was set by a time.
+    /// Ends the hold of a refused key if it was set before a time.
     pub(super) fn release_key(&mut self, lane: LaneId, at: Timestamp) {
         let Some(group) = self.groups.get_mut(&lane) else { return };
         group.slots.iter().for_each(|slot| self.slots[*slot].lane.release_key(at));
@@ -423,7 +422,7 @@ impl Queue {
         self.slots.get(slot)?.lane.key_held_until(now)
     }
 
-    /// Deliveries of a lane and tier that wait, and the lane's limit.
+    /// Returns the lane, its waiting deliveries of a tier, and its limit.
     pub(super) fn depth(&self, slot: Slot, tier: Tier) -> (LaneId, usize, usize) {
         let queue = &self.slots[slot];
         (queue.id, self.groups[&queue.id].waiting[index(tier)], queue.lane.claimed_most() as usize)
@@ -444,7 +443,7 @@ impl Queue {
         }
     }
 
-    /// Looks at all lanes anew: something changed that may concern any of them.
+    /// Updates all lanes after a change that may concern any of them.
     fn refresh(&mut self) {
         let slots: Vec<_> = self.slots.iter().map(|(slot, queue)| (slot, queue.app, queue.id)).collect();
         for (slot, app, lane) in slots {
@@ -453,7 +452,7 @@ impl Queue {
         }
     }
 
-    /// Drops origins, and states of unknown ones, without recent deliveries and without state that matters.
+    /// Drops origins, and states of unknown ones, without recent deliveries and relevant state.
     pub(super) fn forget_idle(&mut self, now: Timestamp, instant: Instant) {
         for group in self.groups.values_mut() {
             group.all.take_if(|all| !matters(all, now));

@@ -1,4 +1,4 @@
-//! Claimable deliveries of a lane, and its prober: the fair queue as the claim stage uses it.
+//! Number of claimable deliveries of a lane, and the right to probe: the fair queue's interface to the claim stage.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use bellwire_rules::policy::breaker::Snapshot;
 use bellwire_rules::policy::lane::{KEY_PROBE_EVERY, Lane};
 use bellwire_rules::policy::limit::Limit;
 
-/// Number of deliveries of the lane `other` that are claimed at a time, to find those for origins that are neither closed nor
-/// stalled.
+/// Number of deliveries of the lane `other` (unknown push services) claimed at a time, to find some for origins that are
+/// neither closed nor stalled.
 const LOOK_PAST: usize = 64;
-/// Number of deliveries of a lane with a refused VAPID key that are claimed at a time, to find one that may probe it.
+/// Number of deliveries of a lane with a refused VAPID key claimed at a time, to find one that may probe it.
 const PROBE_CANDIDATES: usize = 16;
 
-/// Whether lanes of this gateway lead to several origins.
+/// Whether lanes of this push service have several origins.
 fn spans_origins(gateway: Gateway) -> bool {
     matches!(gateway, Gateway::Wns | Gateway::Other)
 }
 
 impl Queue {
-    /// Returns the number of deliveries of a lane and tier that may be claimed in addition; see [`super::FairQueue::room`].
+    /// Returns how many more deliveries of a lane and tier may be claimed; see [`super::FairQueue::room`].
     pub(super) fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         if self.flows.is_shut(lane.app, lane.id, index(tier)) {
             return Room::NONE;
@@ -71,7 +71,7 @@ impl Queue {
         Room { n: (limit + look_past).saturating_sub(waiting), exact, next_at: None }
     }
 
-    /// Returns the claimable deliveries of a lane whose VAPID key is refused: now and then a few, which may include one to a
+    /// Returns the claimable deliveries of a lane with a refused VAPID key: a few at an interval, which may include one to a
     /// proven subscription. `None`: its key is not refused.
     fn room_to_probe(&mut self, lane: LaneId, now: Timestamp) -> Option<Room> {
         let group = self.groups.get_mut(&lane)?;
@@ -83,7 +83,7 @@ impl Queue {
         Some(Room { n: PROBE_CANDIDATES, exact: true, next_at: None })
     }
 
-    /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now.
+    /// Returns the origins of a lane for whose breakers this worker should request the right to probe now.
     pub(super) fn wants_probe(&mut self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
         if !spans_origins(lane.gateway)
             && let Some(heard) = self.heard.remove(&lane.id)
@@ -102,7 +102,7 @@ impl Queue {
         group.slots.iter().filter_map(wish).collect()
     }
 
-    /// Applies the response to a request for the right to probe.
+    /// Processes the result of a request for the right to probe.
     pub(super) fn asked_to_probe(&mut self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         // It may have been forgotten meanwhile, which broken ones are after an hour.
         if let Some(queue) = self.slots.get_mut(slot) {

@@ -1,19 +1,19 @@
-//! Results of the fair queue: turns, room, and load.
+//! Results of the fair queue: deliveries, room, and load.
 
 use crate::job::Job;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 
-/// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
+/// Index of a lane and origin in the queue. It is valid while one of its deliveries is in flight, and may be reused afterwards.
 pub(crate) type Slot = usize;
 
-/// Delivery with a permit, which [`FairQueue::release`] returns.
+/// Delivery with a permit, which [`FairQueue::release`] takes back.
 pub(crate) struct Turn {
     pub slot: Slot,
     pub job: Box<Job>,
-    /// Whether its answer decides over a half-open breaker.
+    /// Whether it is a probe, whose response decides about a half-open breaker.
     pub probe: bool,
-    /// Maximum plaintext octets that the gateway seems to accept.
+    /// Estimated maximum plaintext bytes that the push service accepts. `None`: no limit.
     pub payload_max: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Permit {
     pub slot: Slot,
     pub tier: Tier,
     pub number: u64,
-    /// Whether its answer decides over a half-open breaker.
+    /// Whether it is a probe, whose response decides about a half-open breaker.
     pub probe: bool,
 }
 
@@ -36,17 +36,18 @@ impl Turn {
 
 pub(crate) enum NextTurn {
     Turn(Turn),
-    /// A lane turned out to be shut: its deliveries are deferred until the given time.
+    /// Deliveries of a lane that is shut: they are deferred until this time.
     Deferred(Vec<Box<Job>>, Timestamp),
 }
 
-/// Claimable deliveries of a lane and tier.
+/// Number of claimable deliveries of a lane and tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub n: usize,
-    /// Whether this is a strict maximum, even if a batch would be more efficient: for probes and the remaining permits of flow control.
+    /// Whether the number must not be exceeded, even if a batch would be larger: for probes, and the remaining permits of flow
+    /// control.
     pub exact: bool,
-    /// Time of the next room, if a rate is used up.
+    /// Time at which an exhausted rate has a token again.
     pub next_at: Option<Timestamp>,
 }
 
@@ -62,6 +63,6 @@ pub struct QueueLoad {
     pub held: usize,
     /// Lanes whose breaker is open or half open.
     pub broken: usize,
-    /// Lanes and origins that something is remembered of.
+    /// Number of lanes and origins with state in memory.
     pub known: usize,
 }

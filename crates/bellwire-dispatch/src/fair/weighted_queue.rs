@@ -1,12 +1,12 @@
-//! Turns: apps by their weights, and the items of an app in order.
+//! Round robin among apps by weight. Items of an app are in order.
 
 use std::collections::{HashMap, VecDeque};
 
 use bellwire_core::id::AppId;
 
-/// Items that wait for a turn, by app. Pushing and popping take constant time.
+/// Waiting items by app. Pushing and popping take constant time.
 pub(crate) struct Turns<T> {
-    /// Apps that have something waiting, or had when it was last their turn.
+    /// Apps with waiting items, or that had some at their last pop.
     line: VecDeque<AppId>,
     apps: HashMap<AppId, WaitingQueue<T>>,
     len: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Turns<T> {
 struct WaitingQueue<T> {
     things: VecDeque<T>,
     weight: u32,
-    /// Turns that it has before the next app has its own.
+    /// Remaining pops of the app before the next app follows.
     left: u32,
     in_line: bool,
 }
@@ -31,7 +31,7 @@ impl<T> Turns<T> {
         self.len == 0
     }
 
-    /// Lines something up behind what waits for the same app, whose weight counts from now on.
+    /// Appends an item of an app. The weight applies from now on.
     pub(crate) fn push(&mut self, app: AppId, weight: u32, thing: T) {
         let weight = weight.max(1);
         let waiting = self.apps.entry(app).or_insert_with(|| WaitingQueue {
@@ -50,8 +50,8 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Returns the next item. An app without waiting items leaves the line at its turn. Its unused turns are lost, because
-    /// otherwise it would be compensated for idle time.
+    /// Returns the next item. An app without waiting items leaves the queue when it would be next. Its unused pops are lost, so
+    /// that it is not compensated for idle time.
     pub(crate) fn pop(&mut self) -> Option<T> {
         while self.len > 0 {
             let app = *self.line.front()?;

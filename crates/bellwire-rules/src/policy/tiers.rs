@@ -1,4 +1,4 @@
-//! Default behaviour of each tier, and settings of the server that a tier may override.
+//! Built-in defaults of each tier, and server settings that a tier may override.
 
 use std::time::Duration;
 
@@ -8,27 +8,29 @@ use bellwire_core::delivery::{Tier, Urgency};
 /// Built-in defaults of a tier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TierDefaults {
-    /// Time to live, in seconds.
+    /// Time to live in seconds.
     pub ttl_s: u32,
-    /// Urgency sent to the gateway.
+    /// Urgency sent to the push service.
     pub urgency: Urgency,
     pub(super) guide: Guide,
 }
 
 impl TierDefaults {
-    /// Returns the defaults of `tier`. The published ones end after 5 retries. Two tiers retry for longer here, because such a
-    /// timetable ends before a partial outage of a gateway.
+    /// Returns the defaults of `tier`. The web-push retry guide ends after 5 retries. Two tiers retry for longer here, because
+    /// otherwise retries end before a partial outage of a push service.
     pub fn of(tier: Tier) -> &'static Self {
         const fn guide(immediate_retries: u32, base_delay_ms: u32, max_delay_ms: u32, max_attempts: u32) -> Guide {
             Guide { immediate_retries, base_delay_ms, max_delay_ms, max_attempts, ..Guide::DEFAULT }
         }
-        /// 8 retries in 123 s, published 5 in 15 s: of 60,000, a part-fault of a minute cost 20, and now none.
+        /// 8 retries in 123 s (guide: 5 in 15 s). Of 60,000 deliveries in a partial outage of a minute, the guide's values lost
+        /// 20, these none.
         const TRANSACTIONAL: TierDefaults =
             TierDefaults { ttl_s: 600, urgency: Urgency::High, guide: guide(1, 1_000, 60_000, 8) };
-        /// 10 retries in 27 min, published 5 in 62 s: of 60,000, a part-fault of 10 minutes cost 230, and now none.
+        /// 10 retries in 27 min (guide: 5 in 62 s). Of 60,000 deliveries in a partial outage of 10 minutes, the guide's values
+        /// lost 230, these none.
         const PROMOTIONAL: TierDefaults =
             TierDefaults { ttl_s: 86_400, urgency: Urgency::Normal, guide: guide(0, 2_000, 600_000, 10) };
-        /// As published, 5 retries in 31 min: they outlive a part-fault of 10 minutes already.
+        /// 5 retries in 31 min, as in the guide: long enough for a partial outage of 10 minutes.
         const ENGAGEMENT: TierDefaults =
             TierDefaults { ttl_s: 259_200, urgency: Urgency::Low, guide: guide(0, 60_000, 3_600_000, 5) };
         match tier {
@@ -39,25 +41,26 @@ impl TierDefaults {
     }
 }
 
-/// Maximum consecutive failures of the breaker's setting.
+/// Upper bound of `circuitConsecutiveFailures`.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
 
-/// Figures of the server, by the guide's names, and by names after its fashion where it is silent.
+/// Server settings, with the guide's names where it defines one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TierSettings {
-    /// `circuitFailureThreshold`: the share of failures that opens a breaker, above 0, at most 1.
+    /// `circuitFailureThreshold`: share of failures that opens a breaker, above 0, at most 1.
     pub circuit_failure_threshold: f64,
-    /// `circuitMinAttempts`: that share counts from so many POSTs in a minute on.
+    /// `circuitMinAttempts`: minimum POSTs in a minute for that share to count.
     pub circuit_attempts_min: u32,
-    /// `circuitConsecutiveFailures`: so many POSTs that failed in a row open it, too.
+    /// `circuitConsecutiveFailures`: number of failures in a row that also opens a breaker.
     pub circuit_failures_in_a_row: u32,
-    /// `circuitOpenMs`: how long a breaker opens the first time.
+    /// `circuitOpenMs`: duration of a breaker's first opening.
     pub circuit_open: Duration,
-    /// `circuitOpenMaxMs`: how long repeated openings grow, doubling; no longer than the first: they do not.
+    /// `circuitOpenMaxMs`: maximum duration of repeated openings, which double. If it is not longer than the first opening,
+    /// they do not grow.
     pub circuit_open_max: Duration,
-    /// `retryTokenTtlSec`: how long past its due time a retry token is valid.
+    /// `retryTokenTtlSec`: time after the due time during which a retry token is valid.
     pub retry_token_ttl: Duration,
-    /// Whether tiers without a policy retry as the guide publishes, not as tuned here.
+    /// Whether tiers without a policy use the guide's retries instead of Bellwire's defaults.
     pub published_retries: bool,
 }
 
@@ -68,7 +71,7 @@ impl Default for TierSettings {
 }
 
 impl TierSettings {
-    /// The figures by their published names.
+    /// Returns the settings with their published names.
     pub fn to_json(self) -> serde_json::Value {
         serde_json::json!({
             "circuitFailureThreshold": self.circuit_failure_threshold,
@@ -80,7 +83,7 @@ impl TierSettings {
         })
     }
 
-    /// Published values of the guide: its openings do not grow. It does not define how many POSTs make a share, or a run.
+    /// Values of the guide. Its openings do not grow, and it defines no minimum of POSTs or of failures in a row.
     pub const GUIDE: TierSettings = TierSettings {
         circuit_failure_threshold: 0.05,
         circuit_attempts_min: 400,
@@ -91,11 +94,11 @@ impl TierSettings {
         published_retries: true,
     };
 
-    /// Default values of a server: those of the guide, except two. `circuitFailureThreshold` is 0.25, where the guide has 0.05.
-    /// With 10 % of random failures, the guide's value stopped a working lane until 15,146 of 20,000 one-time codes had expired,
-    /// and this value lost none. An outage trips by five consecutive failures in any case. Openings grow to a minute. Growing to
-    /// 10 minutes, they cost 28,455 of 60,000 deliveries that lived for 10 minutes around an outage of that length, and growing
-    /// to a minute 3,099.
+    /// Default server settings: those of the guide, with two exceptions. `circuitFailureThreshold` is 0.25 instead of 0.05.
+    /// With 10 % of random failures, 0.05 stopped a working lane until 15,146 of 20,000 one-time codes had expired, and 0.25
+    /// lost none. Five consecutive failures detect an outage in any case. Openings grow to a minute. Growing to 10 minutes,
+    /// they lost 28,455 of 60,000 deliveries with a time to live of 10 minutes around an outage of that length, and growing to
+    /// a minute 3,099.
     pub const DEFAULT: TierSettings = TierSettings {
         circuit_failure_threshold: 0.25,
         circuit_open_max: Duration::from_secs(60),

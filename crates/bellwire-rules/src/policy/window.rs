@@ -1,15 +1,15 @@
-//! Counts over the last 60 seconds.
+//! Counts events of the last 60 seconds.
 
 use bellwire_core::clock::Timestamp;
 
 const BUCKETS: usize = 12;
 const BUCKET_S: i64 = 5;
 
-/// Events and hits of the last 60 seconds, in buckets of 5 seconds. An event is dropped between 55 and 60 seconds after its time.
+/// Events and hits of the last 60 seconds, in buckets of 5 seconds. An event is dropped 55 to 60 seconds after its time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Window {
     buckets: [WindowCounts; BUCKETS],
-    /// The number of the bucket that is being filled: seconds since 1970 over 5.
+    /// Number of the current bucket: seconds since 1970 divided by 5.
     newest: i64,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct WindowCounts {
 }
 
 impl Window {
-    /// Counts one event and returns the totals of the window that ends with it.
+    /// Adds one event and returns the totals of the window that ends with it.
     pub(super) fn count(&mut self, now: Timestamp, hit: bool) -> WindowCounts {
         self.event(now);
         if hit {
@@ -30,24 +30,23 @@ impl Window {
         self.totals(now)
     }
 
-    /// Counts one event, of which it may turn out later that it was a hit.
+    /// Adds one event, which may turn out to be a hit later.
     ///
-    /// A clock that goes back a little counts into the newest bucket; one that goes back by more than the window starts
-    /// it afresh.
+    /// If the clock goes back by less than the window, the event counts in the newest bucket; otherwise the window is reset.
     pub(super) fn event(&mut self, now: Timestamp) {
         self.advance(bucket_of(now));
         let bucket = &mut self.buckets[slot(self.newest)];
         bucket.events = bucket.events.saturating_add(1);
     }
 
-    /// Counts an event of that time as a hit, unless it is forgotten by now.
+    /// Marks an event of that time as a hit, unless it has been dropped.
     pub(super) fn hit(&mut self, at: Timestamp) {
         if let Some(bucket) = self.bucket(at) {
             bucket.hits = bucket.hits.saturating_add(1);
         }
     }
 
-    /// Takes an event of that time back.
+    /// Removes an event of that time.
     pub(super) fn withdraw(&mut self, at: Timestamp) {
         if let Some(bucket) = self.bucket(at) {
             bucket.events = bucket.events.saturating_sub(1);
