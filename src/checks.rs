@@ -41,9 +41,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LEASE_OVERDUE: Duration = Duration::from_secs(60);
 
 named! {
-    /// Result of a check, most severe first.
+    /// Severity of a result, most severe first.
     pub(crate) enum Health {
-        /// Does not work, would not start again, or may lose data.
+        /// Something does not work, would not start again, or may lose data.
         Failure = "failure",
         Warning = "warning",
         Ok = "ok",
@@ -70,7 +70,7 @@ impl CheckResult {
         Self { check, health: Health::Ok, detail: detail.into(), advice: None, line: None }
     }
 
-    /// A finding of this severity, which still needs its line.
+    /// Creates a finding of this severity, which still needs its line.
     pub(crate) fn finding(check: &'static str, health: Health, detail: impl Into<String>) -> Finding {
         Finding(Self { health, ..Self::ok(check, detail) })
     }
@@ -79,12 +79,12 @@ impl CheckResult {
         Self::finding(check, Health::Warning, detail)
     }
 
-    /// Uses the error and its causes as the detail.
+    /// Creates a failure with an error and its causes as the detail.
     pub(crate) fn failure(check: &'static str, error: impl Display) -> Finding {
         Self::finding(check, Health::Failure, format!("{error:#}"))
     }
 
-    /// A check that itself failed.
+    /// Creates the result of a check that failed itself.
     pub(crate) fn unknown(check: &'static str, error: impl Display) -> Self {
         Self::failure(check, error).advise("Correct the cause, then check again.").by("bellwire doctor")
     }
@@ -94,7 +94,7 @@ impl CheckResult {
         Self { advice: Some(advice.into()), ..self }
     }
 
-    /// Adds the line to copy.
+    /// Adds the command or setting that corrects it.
     #[must_use]
     pub(crate) fn by(self, line: impl Into<String>) -> Self {
         Self { line: Some(line.into()), ..self }
@@ -111,7 +111,7 @@ impl Finding {
         Self(self.0.advise(advice))
     }
 
-    /// Adds the line to copy.
+    /// Adds the command or setting that corrects it.
     pub(crate) fn by(self, line: impl Into<String>) -> CheckResult {
         self.0.by(line)
     }
@@ -139,7 +139,7 @@ pub struct Setup {
     pub master_key_file: Option<PathBuf>,
     /// Data directory of the embedded Postgres; `None` for another database.
     pub data_dir: Option<PathBuf>,
-    /// Whether payloads may be sealed eight at a time.
+    /// Whether payloads may be encrypted eight at a time.
     pub multi_buffer: bool,
     /// Variables with the prefix of settings that are not settings.
     pub unknown_variables: Vec<String>,
@@ -196,13 +196,13 @@ fn of_open_files() -> Option<CheckResult> {
     Some(rules::upkeep::files_in_use(u64::try_from(open).unwrap_or(u64::MAX), limit))
 }
 
-/// Whether the file of the master key still opens the data keys, as the next start requires.
+/// Checks that the file of the master key still unwraps the data keys, as the next start requires.
 async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<CheckResult> {
     let source = MasterKeySource::File(setup.master_key_file.clone()?);
     Some(asked("master key", data_keys::check(pool, &source), rules::master_key).await)
 }
 
-/// Whether the current seal key may seal many more values.
+/// Checks how many more values the current seal key may encrypt.
 async fn of_seal_key(pool: &PgPool) -> CheckResult {
     asked("seal key", data_keys::sealed_values(pool), rules::seal_key).await
 }

@@ -1,8 +1,8 @@
-//! The command line: arguments → settings → logging → one verb.
+//! The command line: parses arguments, reads settings, sets up logging and runs one verb.
 //!
-//! Verbs about apps, keys and messages are requests to the API ([`client`]), whose router is called in this process, or which
-//! is a server elsewhere (`--server`): one door and one set of checks. What they make and scripts want (a secret, an id) stands alone on standard output; what
-//! is for people goes to standard error.
+//! Verbs about apps, keys and messages are API requests ([`client`]), to the router in this process or to another server
+//! (`--server`). So there is one implementation of all checks. Output for scripts (a secret, an id) is alone on standard
+//! output; text for people goes to standard error.
 
 pub(crate) mod admin;
 mod app;
@@ -69,7 +69,7 @@ use output::{ClosedPipe, Output};
 use settings::{FewSettings, ServerSettings};
 use verb::{Declared, Group, group};
 
-/// Tasks that a thread runs before it looks at the sockets again.
+/// Tasks that a runtime thread runs before it polls sockets again.
 const EVENT_INTERVAL: u32 = 7;
 
 const FAILED: u8 = 1;
@@ -91,7 +91,7 @@ struct Cli {
 }
 
 impl Cli {
-    /// Address of the server that is asked. Fails if the verb works on the data of its own machine.
+    /// Returns the server of `--server`. Fails if the verb needs data of its own machine.
     fn server(&self, verb: &str) -> anyhow::Result<Option<String>> {
         let server = self.server.clone().filter(|server| !server.is_empty());
         anyhow::ensure!(
@@ -199,7 +199,7 @@ enum PostgresVerb {
     Upgrade(ServerSettings),
 }
 
-/// Verbs that are one request to the API.
+/// Returns the verbs that are a single API request.
 fn declared() -> Group {
     let groups = [
         app::app(),
@@ -288,7 +288,7 @@ fn run(cli: Cli, server: Option<String>) -> anyhow::Result<ExitCode> {
     runtime.block_on(dispatch(cli.verb, server, inherited, Output { json: cli.json }))
 }
 
-/// Does what was asked for. A line or two for each verb: as long as there are verbs.
+/// Runs a verb.
 async fn dispatch(verb: Verb, server: Option<String>, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Serve(args) => serve::serve(args, inherited, out).await?,

@@ -7,9 +7,9 @@ use bellwire_core::clock::Timestamp;
 use bellwire_store::operations::backups::BackupStatus;
 use bellwire_store::operations::restoring::{HeldCount, Last};
 
-/// Age at which a daily backup was missed.
+/// Age of the last backup from which it is too old: a daily backup was missed.
 const OLD: TimeDelta = TimeDelta::hours(50);
-/// Age of a server from which on it needs a backup.
+/// Age of a server from which it needs a backup.
 const NEW: TimeDelta = TimeDelta::days(7);
 const BY: &str = "bellwire backup --output FILE";
 

@@ -10,8 +10,8 @@ use bellwire_net::http_server::certificate::validity;
 use bellwire_store::keys::certificates::{self, AcmeScope};
 
 pub(super) const CHECK: &str = "certificate";
-/// Days before the expiry of a certificate from a file at which the finding is a warning, and a failure. A certificate
-/// from ACME is renewed in time unless an order fails.
+/// Days before the expiry of a certificate from a file at which the result is a warning, and a failure. A certificate from ACME
+/// is renewed in time unless an order fails.
 const DAYS_LEFT: [i64; 2] = [14, 3];
 
 #[derive(Debug)]

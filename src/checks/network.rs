@@ -1,7 +1,7 @@
-//! Checks by requests over the network: to push services through the egress of deliveries, and to the public URL.
+//! Network checks: requests to push services over the outbound route of deliveries, and to the public URL.
 //!
-//! All URLs come from the settings or the program. Input of callers and apps never selects a host, and redirects are
-//! not followed.
+//! All URLs come from the settings or the program. Input of callers and apps never selects a host, and redirects are not
+//! followed.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use bellwire_net::outbound::{OutboundClient, OutboundLimits, PlainHttp};
 use bellwire_store::audience::audience_counts;
 use bellwire_store::operations::setup;
 
-/// Push services with fixed hosts. An app defines the other hosts.
+/// Push services with fixed hosts. Other hosts depend on apps.
 const ASKED: [Gateway; 4] = [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns, Gateway::Apple];
 
 /// Limits of a request to this server.

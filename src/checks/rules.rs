@@ -20,19 +20,21 @@ use bellwire_webpush::sealer::Sealer;
 
 /// Time before the expiry of an API key at which a warning begins.
 pub(crate) const KEYS_EXPIRE_WITHIN: TimeDelta = TimeDelta::days(14);
-/// Tolerated clock difference. More confuses tokens and logs; the server itself follows the clock of the database.
+/// Tolerated clock difference between host and database. More confuses tokens and logs, although the server follows the
+/// database's clock.
 const CLOCK_TOLERANCE_US: i64 = 2_000_000;
-/// Minimum days with partitions. Fewer mean that maintenance has not run for days.
+/// Minimum future days with partitions. Fewer mean that maintenance has not run for days.
 const DAYS_AHEAD_MIN: u64 = 4;
-/// Ages of a transaction in seconds: it keeps dead rows, and queues become slow.
+/// Age of a transaction in seconds for a warning and a failure. An old transaction keeps dead rows, and queues become slow.
 const OLD_S: [f64; 2] = [900.0, 7_200.0];
-/// Shares of the connections that are in use.
+/// Share of used connections for a warning and a failure.
 const CROWDED: [f64; 2] = [0.8, 0.95];
-/// Ages in transactions. Postgres stops accepting writes at about two thousand million.
+/// Age of the oldest row in transactions for a warning and a failure. Postgres stops accepting writes at about two thousand
+/// million.
 const XID_AGE: [i64; 2] = [1_000_000_000, 1_800_000_000];
-/// Times for which the oldest delivery has been due.
+/// Time since the oldest delivery was due for a warning and a failure.
 const LATE: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(3_600)];
-/// Minimum free octets and share of the disk.
+/// Minimum free bytes and share of the disk for a warning and a failure.
 const DISK_LITTLE: [(u64, f64); 2] = [(5 << 30, 0.15), (1 << 30, 0.05)];
 
 /// Compares a value with the limits for a warning and a failure.
@@ -51,7 +53,7 @@ pub(super) fn too_slow(check: &'static str) -> CheckResult {
         .by("bellwire doctor")
 }
 
-/// Whether HTTP is readable on the network: neither TLS nor a trusted proxy protects an address beyond this machine.
+/// Whether HTTP is readable on the network: the address is reachable beyond this machine, without TLS or a trusted proxy.
 pub(crate) fn is_in_the_clear(setup: &Setup) -> bool {
     !setup.listen.ip().is_loopback() && setup.certificate.is_none() && setup.trusted_proxies == 0
 }
@@ -134,7 +136,7 @@ pub(super) fn seal_key(values: i64) -> CheckResult {
     }
 }
 
-/// Checks the method with which a worker of this program seals on this machine. `None`: one payload at a time, as configured.
+/// Checks how a worker encrypts on this machine. `None`: one payload at a time, as configured.
 pub(super) fn sealing(fastest: Option<&Sealer>) -> CheckResult {
     const CHECK: &str = "sealing";
     let Some(fastest) = fastest else {
@@ -166,7 +168,7 @@ pub(super) fn descriptors(limit: u64, wanted: u64) -> CheckResult {
         .by(format!("LimitNOFILE={}", wanted.next_power_of_two()))
 }
 
-/// Checks the free octets of the disk of the embedded Postgres.
+/// Checks the free bytes of the disk of the embedded Postgres.
 pub(super) fn disk(free: u64, all: u64) -> CheckResult {
     let share = free as f64 / all.max(1) as f64;
     let is_little = |(octets, of_all): (u64, f64)| free < octets || share < of_all;
@@ -190,7 +192,7 @@ pub(super) fn schema() -> CheckResult {
     CheckResult::ok("schema", format!("The database's schema is that of this program, {VERSION}."))
 }
 
-/// Checks the microseconds by which the clock of the database is ahead of the clock of this host.
+/// Checks the difference between the clocks of database and host. `ahead_us`: microseconds by which the database is ahead.
 pub(super) fn clock(ahead_us: i64) -> CheckResult {
     let detail = match (ahead_us.unsigned_abs() + 500) / 1_000 {
         0 => "The database's clock shows what this host's does.".to_owned(),
@@ -267,7 +269,7 @@ pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseS
     }
 }
 
-/// Checks the oldest holder of dead rows, and the seconds since it began.
+/// Checks the oldest obstacle to vacuuming, with its age in seconds.
 pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) -> CheckResult {
     const CHECK: &str = "old transactions";
     let Some((holder, since_s)) = oldest else {
@@ -377,7 +379,7 @@ pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> CheckResult {
         .by("bellwire watch")
 }
 
-/// Checks the time for which the oldest delivery has been due.
+/// Checks the time since the oldest delivery was due.
 pub(super) fn queue(waited: Option<Duration>) -> CheckResult {
     let health = waited.map_or(Health::Ok, |waited| beyond(waited, LATE));
     match (health, waited) {

@@ -30,11 +30,11 @@ use bellwire_store::operations::workers;
 use bellwire_store::transactions::begin;
 use bellwire_vault::master_key::{MasterKey, MasterKeySource};
 
-/// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
+/// Open files of a busy server: API clients, connections to push services and Postgres.
 const FILES_WANTED: u64 = 4_096;
 
-/// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work. Then
-/// distributes it over a cluster of Citus, if that is asked for.
+/// Updates the database: schema, partitions, keys. `forced`: even while workers of another version run. With `distributed`,
+/// then distributes it over a Citus cluster.
 pub(super) async fn migrate(config: &Config, forced: bool, distributed: bool, out: Output) -> anyhow::Result<()> {
     let migrations = if forced { Migrations::Force } else { Migrations::Apply };
     if let Some(context) = context::open_when_there(config, migrations, pin!(pending())).await? {
@@ -59,23 +59,23 @@ pub(super) async fn migrate(config: &Config, forced: bool, distributed: bool, ou
 pub(crate) enum Rotation {
     /// The data keys are wrapped by a new master key.
     Rotated,
-    /// An interrupted rotation had only its last step left.
+    /// An interrupted rotation was completed.
     Finished,
 }
 
-/// Source of the new master key.
+/// Location of the new master key.
 #[derive(Debug, Clone)]
 pub(crate) enum NewMasterKey {
-    /// In the file of the present one, in its place.
+    /// The file of the current key, which is replaced.
     InPlace,
-    /// In this file, which is made if need be.
+    /// This file, created if missing.
     InFile(PathBuf),
-    /// Printed by a command of the shell.
+    /// Output of a shell command.
     PrintedBy(String),
 }
 
-/// Wraps the data keys under a new master key. The new key is on disk before the database depends on it; if the process is killed in
-/// between, calling this again finishes the work.
+/// Wraps the data keys with a new master key. The new key is on disk before the database depends on it. After an interruption,
+/// calling this again completes the rotation.
 pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> anyhow::Result<Rotation> {
     on_database(config, async |pool| match new {
         NewMasterKey::InPlace => match config.master_key_source() {
@@ -121,7 +121,7 @@ async fn on_database<T>(config: &Config, work: impl AsyncFnOnce(&PgPool) -> anyh
     worked
 }
 
-/// Wraps the data keys under that key, unless they are already.
+/// Wraps the data keys with the new key, unless they are already.
 async fn rotate_to(pool: &PgPool, from: &MasterKeySource, new: &MasterKey) -> anyhow::Result<Rotation> {
     if data_keys::check(pool, &MasterKeySource::Given(new.clone())).await.is_ok() {
         return Ok(Rotation::Finished);
@@ -166,7 +166,7 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
     Ok(Rotation::Rotated)
 }
 
-/// Adds a seal key, which takes over in a while.
+/// Adds a seal key, which takes effect after a delay.
 pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<NewDataKey> {
     on_database(config, async |pool| {
         let master = config.master_key_source().read().await?.context("there is no master key")?;
@@ -180,12 +180,12 @@ pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<NewDataKey> 
     .await
 }
 
-/// The seal keys, and what is sealed under each.
+/// Returns the seal keys, with the number of values encrypted with each.
 pub(crate) async fn seal_keys(config: &Config) -> anyhow::Result<Vec<SealKey>> {
     on_database(config, async |pool| Ok(resealing::seal_keys(pool).await?)).await
 }
 
-/// Moves the embedded Postgres to a newer major version, and lets it learn what its tables hold.
+/// Upgrades the embedded Postgres to a newer major version, and analyzes its tables.
 pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded> {
     if config.database_url.is_some() {
         bail!(
@@ -292,7 +292,7 @@ async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> Che
     }
 }
 
-/// Findings from the reported state of servers. Deliveries that pause are no finding where no server runs.
+/// Returns findings from the reported state of servers. Without a running server, waiting deliveries are no finding.
 async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<CheckResult> {
     let (now, setup) = (Clock::system().now(), server::setup(config));
     let setup = checks::Setup { asks_others: !offline, ..setup };
@@ -331,8 +331,8 @@ fn open_files() -> CheckResult {
     }
 }
 
-/// Takes as many open files as the system allows; the usual soft limit of 1,024 exists for programs that use `select`.
-/// Leaves things as they are if that fails.
+/// Raises the soft limit of open files to the hard limit. The usual soft limit of 1,024 exists for programs that use `select`.
+/// Does nothing if that fails.
 pub fn raise_open_files() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard

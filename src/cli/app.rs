@@ -7,7 +7,7 @@ use super::identity::identity_key;
 use super::output::{TableColumn, columns, fields_of, time};
 use super::verb::{Call, Group, flag, group, named_app, number, option, positional, time as moment, verb, word};
 
-/// Value of `--browsers-may` for an empty set of rights.
+/// Value of `--browsers-may` for no permissions.
 const NOTHING: &str = "nothing";
 
 pub(super) fn app() -> Group {
@@ -131,7 +131,7 @@ pub(super) fn app() -> Group {
     group("app", "Create, list and change apps", verbs).and(identity_key())
 }
 
-/// Reads `nothing` as no rights at all.
+/// Converts `nothing` to an empty list of permissions.
 fn no_rights(_: &Call<'_>, body: &mut Value) -> anyhow::Result<()> {
     if body["browsers_may"] == json!([NOTHING]) {
         body["browsers_may"] = json!([]);
@@ -139,7 +139,7 @@ fn no_rights(_: &Call<'_>, body: &mut Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Restores until none are left.
+/// Repeats the request until no subscriptions are left to restore.
 async fn restore_pruned(call: &Call<'_>) -> anyhow::Result<()> {
     let mut restored = 0;
     loop {

@@ -1,4 +1,4 @@
-//! `bellwire audit`: who did what.
+//! `bellwire audit`: lists actions of people.
 
 use super::output::{TableColumn, beginning, columns, time};
 use super::verb::{Group, group, limit, option, time as moment, verb, word};

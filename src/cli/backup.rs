@@ -14,7 +14,7 @@ use super::settings::FewSettings;
 use crate::backup::{self, BackupTarget, How, Identity, Recipient, Restored};
 use bellwire_core::clock::Timestamp;
 
-/// More than a file of recipients or identities has.
+/// Maximum bytes of a file of recipients or identities.
 const KEYS_MAX_OCTETS: u64 = 1 << 20;
 
 /// Arguments of `bellwire backup`.
@@ -140,7 +140,7 @@ fn time(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Text for the operator: the state after the restore and the next steps.
+/// Returns the text for the operator: the state after the restore and the next steps.
 fn told(restored: &Restored) -> String {
     let (since, pending) = (time(restored.backed_up_at), restored.pending);
     let found = format!(

@@ -1,4 +1,4 @@
-//! `bellwire campaign`: plans that end in messages.
+//! `bellwire campaign`: manages campaigns.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -90,7 +90,7 @@ pub(super) fn campaign() -> Group {
     group("campaign", "Plan, start, follow, pause and cancel campaigns", verbs)
 }
 
-/// A verb about a campaign, which it shows unless declared otherwise.
+/// Declares a verb about a campaign, which prints the campaign unless declared otherwise.
 fn one(name: &'static str, request: &'static str, about: &'static str) -> Verb {
     verb(name, request, about)
         .takes([positional("CAMPAIGN", "{campaign}", "Slug or id of the campaign"), app()])
@@ -143,7 +143,7 @@ fn show(_: &Call<'_>, campaign: &Value) -> anyhow::Result<String> {
     Ok(format!("{about}\n{sum}{}\n{variants}", line(campaign)))
 }
 
-/// The click rate of a variant with its bounds.
+/// Formats the click rate of a variant with its bounds.
 fn rate(variant: &Value, _: &str) -> String {
     let percent = |name: &str| variant["reports"][name].as_f64().map(|rate| rate * 100.0);
     match (percent("click_rate"), percent("click_rate_from"), percent("click_rate_to")) {
@@ -171,7 +171,7 @@ fn since(run: &Value, _: &str) -> String {
     format!("{:+.1} points ({way} with {:.0} %)", change * 100.0, (certain * 100.0).floor().min(99.0))
 }
 
-/// Status of a campaign on one line.
+/// Formats the status of a campaign on one line.
 fn line(campaign: &Value) -> String {
     let total = &campaign["progress"]["total"];
     let n = |name: &str| total[name].as_i64().unwrap_or(0);
@@ -215,7 +215,7 @@ async fn listen(call: &Call<'_>, happened: &Notify) -> anyhow::Result<()> {
     follow(call.client, request, take).await
 }
 
-/// Shows how a campaign goes whenever something has happened.
+/// Prints the status of a campaign after each event.
 async fn see(call: &Call<'_>, happened: &Notify) -> anyhow::Result<()> {
     let out = call.out;
     let is_drawn = !out.json && std::io::stderr().is_terminal();

@@ -1,5 +1,5 @@
-//! Former person and time zone of a browser. A run of a campaign assigns browsers by their values at its due time, so a login or
-//! a journey between two of its messages moves no browser from one message to another.
+//! Former user and time zone of a browser. A campaign run assigns browsers by their values at its due time, so a login or a
+//! journey between two of its messages moves no browser from one message to another.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::clock::Timestamp;
 
-/// Changes of one subscription that are kept. More of them within one run may bring that run twice, or never.
+/// Maximum stored changes of one subscription. With more of them within one run, the browser may get the run twice, or never.
 pub const CHANGES_MAX: i32 = 16;
 
 /// A value that a subscription had until it changed.
@@ -20,13 +20,13 @@ pub struct Former {
     pub was: FormerValue,
 }
 
-/// A value of a subscription that decides for which message of a run it is.
+/// A value of a subscription that determines its message of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FormerValue {
-    /// Time zone of the browser. `None`: it reported none.
+    /// Time zone of the browser. `None`: not reported.
     Timezone(Option<String>),
-    /// User of the browser. `None`: it had no user, so the browser itself was the person.
+    /// User of the browser. `None`: no user, so the browser itself was the person.
     User(Option<FormerUser>),
 }
 
@@ -35,21 +35,21 @@ pub enum FormerValue {
 pub struct FormerUser {
     /// Id of the [`Person`](super::person::Person).
     pub person: Uuid,
-    /// Positions of the person, in ten-thousandths, by the salts of the campaigns that were running.
+    /// Positions of the person (ten-thousandths) in running campaigns, by the campaigns' salts.
     pub parts: BTreeMap<String, u16>,
 }
 
-/// Values at a time that differ from the current ones.
+/// Values at a past time that differ from the current ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Assigned<'a> {
-    /// The time zone. Outer none: it has not changed since.
+    /// Time zone. Outer `None`: unchanged since.
     pub timezone: Option<Option<&'a str>>,
-    /// The user. Outer none: not changed since; inner none: it belonged to no user.
+    /// User. Outer `None`: unchanged since. Inner `None`: no user.
     pub user: Option<Option<&'a FormerUser>>,
 }
 
 impl<'a> Assigned<'a> {
-    /// Returns what differed at `at`, of changes in order.
+    /// Returns the values that differed at `at`. `former` contains the changes in order.
     pub fn at(former: &'a [Former], at: Timestamp) -> Self {
         let mut assigned = Self::default();
         // The first change after that time is the one that counts: backwards, it is the last that is met.

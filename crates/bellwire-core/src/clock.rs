@@ -1,5 +1,5 @@
-//! The only `now()` in the process. SQL statements get the time of this clock as a parameter. The clock follows that of the
-//! database, so that replicas with wrong clocks agree.
+//! The only source of the current time in the process. SQL statements get it as a parameter. It follows the database's clock,
+//! so that replicas with wrong clocks agree.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,14 +13,14 @@ use uuid::{ContextV7, Uuid};
 /// A point in time, always UTC.
 pub type Timestamp = DateTime<Utc>;
 
-/// Returns a fresh UUIDv7 of another time than the present, for many rows at once. Twelve bits are the quarter of a microsecond
-/// within the millisecond (RFC 9562 section 6.2, method 3), so ids are in the order of their times.
+/// Returns a new UUIDv7 of a given time, for many rows at once. Twelve bits are the quarter of a microsecond within the
+/// millisecond (RFC 9562 section 6.2, method 3), so ids are in the order of their times.
 pub fn uuid_of(at: Timestamp) -> Uuid {
     uuid_from(at, rand::random())
 }
 
-/// Returns the UUIDv7 of a time and of the named object. A transaction that is repeated, after a failover for example, makes the
-/// same id again.
+/// Returns a UUIDv7 computed from a time and the name of an object. A transaction that is repeated, after a failover for
+/// example, gets the same id.
 pub fn derived_uuid_of(at: Timestamp, named: &[&[u8]]) -> Uuid {
     let mut hash = Sha256::new();
     for part in named {
@@ -37,29 +37,29 @@ fn uuid_from(at: Timestamp, mut rest: [u8; 10]) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(unix_ms(at), &rest).into_uuid()
 }
 
-/// The smallest id of a time's millisecond: what ids of that time and later are not below.
+/// Returns the smallest UUIDv7 of a time's millisecond.
 pub fn first_uuid_of(at: Timestamp) -> Uuid {
     Uuid::from_u128(u128::from(unix_ms(at)) << 80)
 }
 
-/// The time that a UUIDv7 begins with, to the millisecond. None: the id is of another kind.
+/// Returns the time in a UUIDv7, to the millisecond. `None`: another kind of UUID.
 pub fn time_of(id: Uuid) -> Option<Timestamp> {
     let (seconds, nanos) = id.get_timestamp()?.to_unix();
     DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanos)
 }
 
-/// Milliseconds since 1970; what lies before is taken for its beginning.
+/// Returns milliseconds since 1970; 0 for earlier times.
 fn unix_ms(at: Timestamp) -> u64 {
     u64::try_from(at.timestamp_millis()).unwrap_or(0)
 }
 
-/// Cheap to clone; clones share one offset.
+/// Clock of the process. Cheap to clone; clones share one offset.
 #[derive(Clone)]
 pub struct Clock {
-    /// Microseconds to add to the system's clock, or, for a stub, the time itself.
+    /// Microseconds to add to the system's clock. For a stub, the time itself.
     micros: Arc<AtomicI64>,
     stub: bool,
-    /// Orders the ids made within one millisecond.
+    /// Ensures that ids within one millisecond ascend.
     ids: Arc<Mutex<ContextV7>>,
 }
 
@@ -68,17 +68,17 @@ impl Clock {
         Self { micros: Arc::new(AtomicI64::new(micros)), stub, ids: Arc::new(Mutex::new(ContextV7::new())) }
     }
 
-    /// The system's clock, until [`follow`](Self::follow) sets an offset.
+    /// Returns the system's clock, until [`follow`](Self::follow) sets an offset.
     pub fn system() -> Self {
         Self::new(0, false)
     }
 
-    /// A clock that stands still until it is [advanced](Self::advance), for tests.
+    /// Returns a clock for tests that only moves when it is [advanced](Self::advance).
     pub fn stub(start: Timestamp) -> Self {
         Self::new(start.timestamp_micros(), true)
     }
 
-    /// The present time, in whole microseconds, as Postgres stores it.
+    /// Returns the current time in whole microseconds, as Postgres stores it.
     #[inline]
     pub fn now(&self) -> Timestamp {
         let base = if self.stub { 0 } else { Utc::now().timestamp_micros() };
@@ -86,20 +86,21 @@ impl Clock {
             .expect("the present lies within chrono's range")
     }
 
-    /// A fresh UUIDv7 of the present (RFC 9562 section 5.7): ids of one process ascend, and no two processes share one.
+    /// Returns a new UUIDv7 of the current time (RFC 9562 section 5.7). Ids of one process ascend, and are unique among
+    /// processes.
     pub fn uuid(&self) -> Uuid {
         let now = self.now();
         let seconds = u64::try_from(now.timestamp()).expect("the present lies after 1970");
         Uuid::new_v7(uuid::Timestamp::from_unix(&*self.ids.lock(), seconds, now.timestamp_subsec_nanos()))
     }
 
-    /// A random number in [0, 1), for jitter. Never for keys.
+    /// Returns a random number in [0, 1), for jitter. Not for keys.
     pub fn randomness(&self) -> f64 {
         rand::random()
     }
 
-    /// Sets the clock to the database's time read at this moment. Returns the offset of this host in microseconds (positive: the database
-    /// is ahead). A stub is unchanged.
+    /// Sets the clock to the database's time, which was just read. Returns the offset of this host in microseconds (positive:
+    /// the database is ahead). A stub is unchanged.
     pub fn follow(&self, database: Timestamp) -> i64 {
         let offset = database.timestamp_micros() - Utc::now().timestamp_micros();
         if !self.stub {
@@ -108,12 +109,12 @@ impl Clock {
         offset
     }
 
-    /// Moves a stub forward; does nothing to the system's clock.
+    /// Moves a stub forward. Does nothing to the system's clock.
     pub fn advance(&self, by: Duration) {
         self.shift(i64::try_from(by.as_micros()).unwrap_or(i64::MAX / 2));
     }
 
-    /// Sets a stub back; does nothing to the system's clock.
+    /// Sets a stub back. Does nothing to the system's clock.
     pub fn set_back(&self, by: Duration) {
         self.shift(-i64::try_from(by.as_micros()).unwrap_or(i64::MAX / 2));
     }

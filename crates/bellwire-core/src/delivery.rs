@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::named;
 
-/// Numbers of an enum's values in the database: the discriminant plus `$offset`.
+/// Declares an enum with numbers for the database: the discriminant plus `$offset`.
 macro_rules! numbered {
     ($Enum:ident, $offset:literal) => {
         impl $Enum {
-            /// The number that stands for this value in the database.
+            /// Returns the number stored in the database.
             pub fn code(self) -> i16 {
                 self as i16 + $offset
             }
 
-            /// The value of a database number.
+            /// Returns the value of a stored number. `None`: unknown.
             pub fn from_code(code: i16) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.code() == code)
             }
@@ -30,16 +30,17 @@ numbered!(Urgency, 0);
 numbered!(Ending, 0);
 numbered!(ReceiptKind, 0);
 
-/// Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
+/// Class of a message, which determines policy, weight, send times and defaults. In JSON it is read as a name or a number (1,
+/// 2, 3), and written as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// One-time codes, payments: reserved capacity, never batched or held.
+    /// One-time codes, payments: reserved capacity, and never deferred by caps or calendar.
     Transactional,
     /// Campaigns and announcements.
     Promotional,
-    /// Nudges, digests: the lowest weight.
+    /// Nudges, digests: lowest weight.
     Engagement,
 }
 
@@ -79,10 +80,10 @@ impl<'de> Deserialize<'de> for Tier {
 }
 
 impl Tier {
-    /// Every value in the order of its number.
+    /// All values in order of their numbers.
     pub const ALL: [Self; 3] = [Self::Transactional, Self::Promotional, Self::Engagement];
 
-    /// The name used in JSON, metrics and logs.
+    /// Returns the name used in JSON, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Transactional => "transactional",
@@ -93,15 +94,16 @@ impl Tier {
 }
 
 named! {
-    /// Urgency with which a push service wakes the device (RFC 8030 section 5.3).
+    /// Urgency with which a push service wakes the device (RFC 8030 section 5.3). Each value names the device states in which
+    /// it is delivered.
     pub enum Urgency {
-        /// On power and Wi-Fi.
+        /// Device on power and Wi-Fi.
         VeryLow = "very-low",
-        /// On either power or Wi-Fi.
+        /// Device on power or Wi-Fi.
         Low = "low",
-        /// On neither power nor Wi-Fi.
+        /// Device on neither power nor Wi-Fi.
         Normal = "normal",
-        /// Even at low battery.
+        /// Device with a low battery.
         High = "high",
     }
 }
@@ -111,26 +113,25 @@ named! {
     ///
     /// The numbers are stored in `attempts.ending` and never change their meaning.
     pub enum Ending {
-        /// The gateway accepted it (2xx). This does not prove that a person saw it.
+        /// Accepted by the push service (2xx). That does not prove that the notification was displayed.
         Accepted = "accepted" (1),
-        /// The attempt failed and another one was scheduled.
+        /// The attempt failed and a retry was scheduled.
         Retry = "retry" (2),
         /// The subscription no longer exists.
         Gone = "gone" (3),
         /// The time to live of the message ended first.
         Expired = "expired" (4),
-        /// Failed for good. A dead letter has the reason.
+        /// Failed permanently. A dead letter has the reason.
         Dead = "dead" (5),
         /// The message was cancelled, or the subscriber unsubscribed.
         Cancelled = "cancelled" (6),
-        /// Held back by a frequency cap.
+        /// Suppressed by a frequency cap.
         Capped = "capped" (7),
     }
 }
 
 impl Ending {
-    /// Whether a delivery that ended so was never accepted in time, and no fault of its recipient's: then it misses the SLA
-    /// of its tier.
+    /// Whether this ending misses the SLA of the tier: the delivery was never accepted, and not because of its recipient.
     pub fn misses_sla(self) -> bool {
         matches!(self, Ending::Expired | Ending::Dead)
     }
@@ -139,11 +140,11 @@ impl Ending {
 named! {
     /// Event of a notification that a service worker reports. The numbers are stored in `receipts.kind`.
     pub enum ReceiptKind {
-        /// A notification was shown, or the page's own handler took the push.
+        /// A notification was displayed, or the page's own handler processed the push.
         Displayed = "displayed" (1),
-        /// The person clicked it, or one of its buttons.
+        /// The person clicked the notification or one of its buttons.
         Clicked = "clicked" (2),
-        /// The person closed it.
+        /// The person closed the notification.
         Closed = "closed" (3),
     }
 }

@@ -1,8 +1,8 @@
-//! Time spans as people and programs write them.
+//! Parses and formats durations.
 
 use std::time::Duration;
 
-/// A whole number and its unit: `30s`, `5m`, `2h`, `7d`.
+/// Parses an integer with a unit: `30s`, `5m`, `2h`, `7d`.
 pub fn parse(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let seconds_per_unit = match &text[unit_at..] {
@@ -15,7 +15,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     text[..unit_at].parse::<u64>().ok()?.checked_mul(seconds_per_unit).map(Duration::from_secs)
 }
 
-/// The same of whole seconds, in the largest unit that divides them: what is smaller is left out.
+/// Formats whole seconds in the largest unit that divides them. Fractions of a second are dropped.
 pub fn written(duration: Duration) -> String {
     const UNITS: [(u64, char); 3] = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
     let seconds = duration.as_secs();
@@ -24,8 +24,8 @@ pub fn written(duration: Duration) -> String {
     format!("{}{unit}", seconds / length)
 }
 
-/// One or more of number and unit, as Go writes durations: `1h2m3.5s`. Read from octets, since µ is not ASCII and may
-/// be U+00B5 or U+03BC.
+/// Parses one or more numbers with units, as Go formats durations: `1h2m3.5s`. The input is bytes, because µ is not ASCII and
+/// may be U+00B5 or U+03BC.
 pub fn parse_go(mut value: &[u8]) -> Option<Duration> {
     const UNITS: [(&[u8], u64); 8] = [
         (b"ns", 1),
@@ -60,7 +60,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |n, digit| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }
 
-/// `0.digits` of a unit, in nanoseconds, rounded down. Each digit is worth a tenth of the one before.
+/// Returns `0.digits` of a unit in nanoseconds, rounded down.
 fn fraction_ns(digits: &[u8], unit_ns: u64) -> u64 {
     let mut scale = 1.0;
     let share: f64 = digits

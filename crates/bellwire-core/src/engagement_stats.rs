@@ -7,39 +7,39 @@ use super::id::MessageId;
 
 /// Maximum count of messages without a click.
 const UNCLICKED_MAX: i16 = 1_000;
-/// Number of last messages that are stored: another browser of the person may display one of them later.
+/// Number of last messages that are stored, because another browser of the person may display one of them later.
 const RECENT_KEPT: usize = 8;
 
-/// Time for which a person's former own hour is stored: longer than a campaign takes for the hours of a day.
+/// Time for which a former own hour is stored: longer than a campaign run at own hours takes.
 const FORMER_HOURS_KEPT_FOR: TimeDelta = TimeDelta::days(7);
-/// Number of stored changes. A person with more changes may get a campaign twice, or never.
+/// Maximum stored changes. A person with more changes may get a campaign twice, or never.
 const FORMER_HOURS_MAX: usize = 16;
 
-/// Something that a browser of a person reported.
+/// Receipt of a person's browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reaction {
     /// Message of the report.
     pub message: MessageId,
-    /// Whether it was clicked; else it was displayed.
+    /// Whether the message was clicked. Otherwise it was displayed.
     pub is_click: bool,
-    /// Time of the report.
+    /// Time of the event.
     pub at: Timestamp,
-    /// Hour of the day, 0 to 23, in the person's zone.
+    /// Hour of the day, 0 to 23, in the person's time zone.
     pub hour: u8,
 }
 
 /// Stored engagement of a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Habits {
-    /// Time of the last click. `None`: never.
+    /// Time of the last click. `None`: none.
     pub clicked_at: Option<Timestamp>,
-    /// Messages that were displayed to them since, at most 1,000. One counts once, however many of their browsers display it.
+    /// Messages displayed since the last click, at most 1,000. A message in several browsers counts once.
     pub unclicked: i16,
-    /// Times of the first and the last display among these. `None` without any.
+    /// Times of the first and last display since the last click. `None`: none.
     pub unclicked_between: Option<(Timestamp, Timestamp)>,
-    /// The last messages, the newest first.
+    /// Last messages, the newest first.
     pub recent: Vec<MessageId>,
-    /// Hours of the day of the clicks.
+    /// Clicks by hour of the day.
     pub hours: Hours,
     /// Former own hours, the oldest first: the last 16 changes within a week.
     pub former_hours: Vec<FormerHour>,
@@ -50,12 +50,12 @@ pub struct Habits {
 pub struct FormerHour {
     /// Time at which another hour replaced it.
     pub until: Timestamp,
-    /// The hour of the day; none: too little was known.
+    /// Hour of the day. `None`: too little data.
     pub hour: Option<u8>,
 }
 
 impl Habits {
-    /// Engagement of a person without reports.
+    /// Engagement of a person without receipts.
     pub const NONE: Self = Self {
         clicked_at: None,
         unclicked: 0,
@@ -65,7 +65,7 @@ impl Habits {
         former_hours: Vec::new(),
     };
 
-    /// Adds what a browser reported. A click ends all that was displayed before it, also if it becomes known later.
+    /// Adds a receipt. A click resets the displays before it, even if it arrives later than they do.
     pub fn add(&mut self, reaction: &Reaction) {
         let is_new = !self.recent.contains(&reaction.message);
         if is_new {
@@ -83,7 +83,7 @@ impl Habits {
         }
     }
 
-    /// Adds reports of browsers, in order, and records changes of the person's send hour.
+    /// Adds receipts in order, and records changes of the person's own hour.
     pub fn add_all(&mut self, reactions: &[Reaction], now: Timestamp) {
         let before = self.hours.best();
         reactions.iter().for_each(|reaction| self.add(reaction));
@@ -95,24 +95,24 @@ impl Habits {
         }
     }
 
-    /// Returns the hour of the day with most clicks, as it was known at a time within the last week.
+    /// Returns the hour of the day with most clicks, as of a time within the last week. `None`: too few clicks.
     pub fn own_hour_at(&self, at: Timestamp) -> Option<u8> {
         let former = self.former_hours.iter().find(|former| former.until > at);
         former.map_or_else(|| self.hours.best(), |former| former.hour)
     }
 
-    /// For how long messages have been displayed to them without a click: from the first to the last of these.
+    /// Returns the time between the first and the last display since the last click.
     pub fn unclicked_for(&self) -> TimeDelta {
         self.unclicked_between.map_or(TimeDelta::zero(), |(from, to)| to - from)
     }
 }
 
-/// Clicks of a person by hour of the day. Old clicks fade as new ones arrive.
+/// Clicks of a person by hour of the day. The counts are halved at a limit, so old clicks fade.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hours(pub [u8; 24]);
 
 impl Hours {
-    /// Minimum clicks for an own hour: one or two may be chance.
+    /// Minimum clicks for an own hour. Fewer may be chance.
     const ENOUGH: u32 = 5;
     /// Count at which all counts are halved.
     const MAX: u32 = 100;
@@ -121,7 +121,7 @@ impl Hours {
         self.0.iter().map(|n| u32::from(*n)).sum()
     }
 
-    /// Counts a click in an hour of the day.
+    /// Adds a click in an hour of the day.
     pub fn add(&mut self, hour: u8) {
         if self.sum() >= Self::MAX {
             self.0.iter_mut().for_each(|n| *n /= 2);
@@ -131,8 +131,8 @@ impl Hours {
         }
     }
 
-    /// Returns the hour with most clicks in and around it. Clicks of the adjacent hours count half, because people are not
-    /// punctual. Of several hours, the earliest. `None` with too few clicks.
+    /// Returns the hour with most clicks in and around it. Clicks of adjacent hours count half, because people are not
+    /// punctual. Of equal hours, the earliest one. `None`: too few clicks.
     pub fn best(self) -> Option<u8> {
         if self.sum() < Self::ENOUGH {
             return None;

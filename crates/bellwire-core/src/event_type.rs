@@ -96,14 +96,14 @@ impl EventType {
         matches!(self, Self::ServerAlertRaised | Self::ServerAlertResolved)
     }
 
-    /// Returns whether event streams carry events of this type: all but those of single deliveries and subscriptions, and those
-    /// that only webhooks receive.
+    /// Returns whether event streams contain events of this type: all except those of single deliveries and subscriptions, and
+    /// those that only webhooks receive.
     pub fn is_streamed(self) -> bool {
         let is_for_webhooks_only = self == Self::WebhookTest || self.is_about_subscription() || self.is_about_server();
         !is_for_webhooks_only && !self.name().starts_with("delivery.")
     }
 
-    /// Returns whether event streams store events of this type: a listener can resume from their ids.
+    /// Returns whether event streams store events of this type: a client can resume from their ids.
     pub fn is_durable(self) -> bool {
         self.is_streamed() && !matches!(self, Self::MessageProgress | Self::Outcomes)
     }

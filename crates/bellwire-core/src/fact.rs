@@ -1,4 +1,4 @@
-//! Facts that metrics over time count. Each fact has a number in `rollup_notes.fact` and `rollups.facts`.
+//! Facts counted in metrics over time. Each has a number in `rollup_notes.fact` and `rollups.facts`.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use crate::delivery::{Ending, ReceiptKind};
 use crate::named;
 
 named! {
-    /// Class of a gateway's response, as detailed as a dashboard needs it.
+    /// Class of a push service's response, as dashboards show it.
     pub enum StatusClass {
         /// Status 2xx: accepted.
         Success = "2xx",
         /// Status 3xx: a redirect.
         Redirect = "3xx",
-        /// 404 and 410: the subscription no longer exists.
+        /// 404 or 410: the subscription no longer exists.
         Gone = "gone",
         /// Status 429: throttled.
         Throttled = "429",
         /// Any other status 4xx.
         Refused = "4xx",
-        /// 5xx, and statuses outside the classes of HTTP.
+        /// 5xx, or a status outside the classes of HTTP.
         Failed = "5xx",
-        /// No answer: refused, reset or timed out.
+        /// No response: refused, reset or timed out.
         None = "none",
     }
 }
 
 impl StatusClass {
-    /// The class of a status; none means that no answer came.
+    /// Returns the class of a status. `None`: no response.
     pub fn of(status: Option<u16>) -> Self {
         match status {
             None => Self::None,
@@ -43,17 +43,17 @@ impl StatusClass {
 named! {
     /// Reason why a subscription is no longer active.
     pub enum Loss {
-        /// Reported as gone by the gateway.
+        /// Reported as gone by the push service.
         Gone = "gone",
         /// Unsubscribed by the browser or the site.
         Unsubscribed = "unsubscribed",
-        /// Another one of the same browser took over, which counts as won.
+        /// Replaced by another subscription of the same browser, which counts as a gain.
         Replaced = "replaced",
         /// Past its expiration time.
         Expired = "expired",
-        /// It was refused too often.
+        /// Refused too often.
         Suspended = "suspended",
-        /// It went with its app.
+        /// Deleted with its app.
         Deleted = "deleted",
     }
 }
@@ -65,28 +65,28 @@ const WAITED: usize = 100;
 
 pub(crate) const FACTS: usize = WAITED + WAITS;
 
-/// Event of a delivery or a subscription. The numbers are stored and never change their meaning. The triggers of `subscriptions`
-/// contain those of wins and losses, too.
+/// Event of a delivery or a subscription. The numbers are stored and never change their meaning. The triggers of
+/// `subscriptions` also contain the numbers of `Won` and `Lost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// A delivery ended this way; [`Retry`](Ending::Retry): an attempt failed that another one follows.
+    /// A delivery ended this way. [`Retry`](Ending::Retry): an attempt failed that is followed by another one.
     Ended(Ending),
     /// A POST got a response of this class, or none.
     Posted(StatusClass),
-    /// An accepted push carried the token that receipts come with.
+    /// An accepted push requested receipts.
     ReceiptAsked,
-    /// The first receipt of this kind came for a delivery.
+    /// The first receipt of this kind arrived for a delivery.
     Receipt(ReceiptKind),
     /// A subscription became active: a new one, or one that returned.
     Won,
     /// A subscription ended for this reason.
     Lost(Loss),
-    /// An accepted delivery waited so long, by the number of a class: see [`wait_class`].
+    /// Latency of an accepted delivery, as the index of a bucket: see [`wait_class`].
     Waited(usize),
 }
 
 impl Fact {
-    /// Every fact, in the order of their places.
+    /// Returns all facts in order of their index.
     pub fn all() -> impl Iterator<Item = Self> {
         let lone = [Self::ReceiptAsked, Self::Won].into_iter();
         let answers = Ending::ALL.map(Self::Ended).into_iter().chain(StatusClass::ALL.map(Self::Posted));
@@ -94,7 +94,7 @@ impl Fact {
         lone.chain(answers).chain(later).chain((0..WAITS).map(Self::Waited))
     }
 
-    /// Index of its number among all facts: below [`FACTS`].
+    /// Returns its index among all facts, below [`FACTS`].
     pub fn place(self) -> usize {
         match self {
             Fact::Ended(ending) => ending as usize,
@@ -107,7 +107,7 @@ impl Fact {
         }
     }
 
-    /// Number in the database.
+    /// Returns the number in the database.
     pub fn code(self) -> i16 {
         stored(self.place())
     }
@@ -117,7 +117,7 @@ fn stored(place: usize) -> i16 {
     i16::try_from(place).expect("there are fewer facts than that")
 }
 
-/// Upper ends of the classes of waits in milliseconds, each √2 times the one before: from 10 ms to 33 hours.
+/// Upper bounds of the latency buckets in milliseconds, each √2 times the previous one: from 10 ms to 33 hours.
 const WAIT_ENDS_MS: [u64; WAITS - 1] = {
     let mut ends = [0; WAITS - 1];
     let mut n = 0;
@@ -128,10 +128,11 @@ const WAIT_ENDS_MS: [u64; WAITS - 1] = {
     }
     ends
 };
-/// Classes of waits; the last one has no end.
+/// Number of latency buckets. The last one is unbounded.
 pub const WAITS: usize = 49;
 
-/// The class of a wait from when the API took the message, or its `send_at`, to when the gateway took the push.
+/// Returns the latency bucket of an accepted delivery. Latency is the time from the message's acceptance, or its `send_at`, to
+/// the push service's acceptance.
 pub fn wait_class(waited: Duration) -> usize {
     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
     WAIT_ENDS_MS.partition_point(|end| *end < waited_ms)
@@ -148,31 +149,31 @@ impl Default for FactCounts {
 }
 
 impl FactCounts {
-    /// Counts a fact once more.
+    /// Adds one occurrence of a fact.
     pub fn add(&mut self, fact: Fact) {
         self.0[fact.place()] += 1;
     }
 
-    /// Adds what is stored under a number; numbers of a newer version are ignored.
+    /// Adds a stored count. Numbers of a newer version are ignored.
     pub fn add_stored(&mut self, code: i16, n: i64) {
         if let Some(count) = usize::try_from(code).ok().and_then(|place| self.0.get_mut(place)) {
             *count += n.unsigned_abs();
         }
     }
 
-    /// Number of times that a fact happened.
+    /// Returns the number of occurrences of a fact.
     pub fn of(&self, fact: Fact) -> u64 {
         self.0[fact.place()]
     }
 
-    /// Everything that is not zero, as it is stored.
+    /// Returns all non-zero counts, for storing.
     pub fn stored(&self) -> impl Iterator<Item = (i16, i64)> + '_ {
         let counted = self.0.iter().enumerate().filter(|(_, n)| **n > 0);
         counted.map(|(place, n)| (stored(place), i64::try_from(*n).unwrap_or(i64::MAX)))
     }
 
-    /// Returns the wait in seconds that this share of accepted deliveries did not exceed. The error is at most 19 %, from 10 ms
-    /// to 33 hours, to which other values are clamped. `None` without deliveries.
+    /// Returns the latency in seconds that this share of accepted deliveries did not exceed. The error is at most 19 %, from 10
+    /// ms to 33 hours, to which other values are clamped. `None`: no deliveries.
     pub fn wait_quantile(&self, share: f64) -> Option<f64> {
         let classes = &self.0[WAITED..];
         let all: u64 = classes.iter().sum();

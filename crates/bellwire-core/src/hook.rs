@@ -1,12 +1,12 @@
-//! Webhooks: the notes that their events are made of, and the states of webhooks and requests.
+//! Webhooks: kinds of notes from which their events are built, and states of webhooks and requests.
 
 use crate::delivery::{Ending, ReceiptKind};
 use crate::event_type::EventType;
 use crate::named;
 
-/// Number of the first kind of receipt among the kinds of notes.
+/// Number of the first receipt kind among the kinds of notes.
 const RECEIPTS_FROM: i16 = 20;
-/// Bit of the events about subscriptions, which a trigger of the table writes.
+/// Bit for events about subscriptions, which a trigger of the table writes.
 const SUBSCRIPTIONS: i32 = 1 << 28;
 
 impl EventType {
@@ -32,13 +32,13 @@ impl EventType {
     }
 }
 
-/// Events that webhooks receive and that are stored only for them, one bit for each kind of note and one for subscriptions. Empty:
-/// none are stored.
+/// Set of events that are stored only for webhooks: one bit for each kind of note and one for subscriptions. Empty: none are
+/// stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WebhookKinds(pub i32);
 
 impl WebhookKinds {
-    /// Endings and receipts that a subscriber to these events is notified of.
+    /// Returns the endings and receipts that must be recorded for these event types.
     pub fn of(events: &[EventType]) -> Self {
         let kinds =
             (1..=RECEIPTS_FROM + 3).filter(|kind| EventType::of_note(*kind).is_some_and(|told| events.contains(&told)));
@@ -46,12 +46,12 @@ impl WebhookKinds {
         Self(kinds.fold(subscriptions, |bits, kind| bits | 1 << kind))
     }
 
-    /// Whether deliveries with this ending are included.
+    /// Whether deliveries with this ending are recorded.
     pub fn has(self, ending: Ending) -> bool {
         self.0 & 1 << ending.code() != 0
     }
 
-    /// Whether any receipts are included.
+    /// Whether any receipts are recorded.
     pub fn has_receipts(self) -> bool {
         (self.0 & !SUBSCRIPTIONS) >> RECEIPTS_FROM != 0
     }
@@ -70,11 +70,11 @@ named! {
 named! {
     /// Reason why a webhook is disabled.
     pub enum WebhookDisabledReason {
-        /// By request of a caller.
+        /// Requested by a caller.
         Asked = "asked",
         /// The receiver responded with 410: it is gone.
         Gone = "gone",
-        /// It has failed for days.
+        /// Its requests have failed for days.
         Failing = "failing",
     }
 }
@@ -83,11 +83,11 @@ named! {
     /// State of a request to a webhook's receiver.
     #[cfg_attr(feature = "openapi", schema(as = WebhookDeliveryState))]
     pub enum DeliveryState {
-        /// It is sent when it is due.
+        /// It waits to be sent.
         Pending = "pending",
-        /// The receiver took it.
+        /// The receiver accepted it.
         Delivered = "delivered",
-        /// It was given up after its last retry, and waits to be replayed.
+        /// It failed after its last retry, and can be replayed.
         Failed = "failed",
     }
 }

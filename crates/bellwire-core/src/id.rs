@@ -1,4 +1,4 @@
-//! Typed identifiers: a UUIDv7 after a prefix that names the type (`sub_0192…`).
+//! Typed ids: a UUIDv7 after a prefix that names the type (`sub_0192…`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-/// Why a string is not an identifier of the wanted kind.
+/// Reason for which a string is not an id of the expected type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected an id of the form {prefix}xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx")]
 pub struct ParseIdError {
@@ -45,7 +45,7 @@ macro_rules! typed_ids {
         }
 
         impl $name {
-            /// Prefix of the UUID in the written form.
+            /// Prefix of the text form.
             pub const PREFIX: &'static str = $prefix;
         }
 
@@ -98,33 +98,33 @@ macro_rules! typed_ids {
 }
 
 typed_ids! {
-    /// A tenant: one site.
+    /// App (tenant): one site.
     AppId = "app_",
     /// One browser's push endpoint. Its last six bits are its [`shard`](SubscriptionId::shard).
     SubscriptionId = "sub_",
     /// Content, audience, tier and options of one send.
     MessageId = "msg_",
-    /// A plan that ends in messages.
+    /// Plan from which messages are created.
     CampaignId = "cmp_",
     /// A VAPID key pair of an app.
     VapidKeyId = "vk_",
-    /// An API key; not its secret.
+    /// API key. The id is not its secret.
     ApiKeyId = "ak_",
     /// A person who signs in.
     TeammateId = "tm_",
-    /// A time for which a browser is signed in.
+    /// Session of a signed-in browser.
     SessionId = "ses_",
-    /// A passkey of a teammate; not what its authenticator calls it.
+    /// Passkey of a teammate. It differs from the authenticator's credential id.
     PasskeyId = "pk_",
-    /// A key that user tokens are signed with; not its secret.
+    /// Identity key, with which user tokens are signed. The id is not its secret.
     IdentityKeyId = "ik_",
     /// A delivery that ended in failure.
     DeadLetterId = "dl_",
-    /// Action on dead letters, as the trail records it.
+    /// Operation on dead letters.
     ActionId = "act_",
-    /// A user's being forgotten.
+    /// Erasure of a user.
     ErasureId = "ers_",
-    /// A file of subscriptions on its way in.
+    /// Import of a file of subscriptions.
     ImportId = "imp_",
     /// Export of an app.
     ExportId = "exp_",
@@ -132,36 +132,36 @@ typed_ids! {
     EventId = "evt_",
     /// Entry of the audit log.
     EntryId = "aud_",
-    /// Something that an operator has to look at.
+    /// Alert for operators.
     AlertId = "al_",
-    /// A receiver of an app's events.
+    /// Webhook of an app.
     WebhookId = "wh_",
-    /// A request to a webhook's receiver: the `webhook-id` of each of its tries.
+    /// Request to a webhook's receiver: the `webhook-id` of each attempt.
     HookDeliveryId = "whd_",
 }
 
-/// The UUID after an id's: a list of what lies below it, the newest first, begins with that id.
+/// Returns the next larger UUID, so that a descending list of everything below it begins with this id.
 pub fn just_above(id: impl Into<Uuid>) -> Uuid {
     Uuid::from_u128(id.into().as_u128().saturating_add(1))
 }
 
-/// Number of logical shards that every large table is spread over.
+/// Number of shards of every large table.
 pub const SHARDS: u8 = 64;
 
 impl SubscriptionId {
-    /// Builds an id from a fresh UUIDv7 and the shard of (app, endpoint), which replaces its last six bits.
+    /// Builds an id from a new UUIDv7. The shard of (app, endpoint) replaces its last six bits.
     pub fn new(time_ordered: Uuid, shard: u8) -> Self {
         debug_assert!(shard < SHARDS);
         Self(Uuid::from_u128(time_ordered.as_u128() & !0x3f | u128::from(shard)))
     }
 
-    /// The logical shard, 0 to 63, that this subscription and all its deliveries live in.
+    /// Returns the shard (0 to 63) of this subscription and its deliveries.
     pub fn shard(self) -> i16 {
         i16::from(self.0.as_bytes()[15] & 0x3f)
     }
 }
 
-/// Number of a lane: one (gateway, VAPID key), as stored on subscriptions, cursors, batches and queue rows.
+/// Number of a lane: one push service and VAPID key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "sqlx", derive(sqlx::Type), sqlx(transparent))]
 #[serde(transparent)]

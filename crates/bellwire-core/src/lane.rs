@@ -1,12 +1,12 @@
-//! A lane: the deliveries to one (gateway, VAPID key). This module holds its nouns; the engine is in
-//! the dispatcher.
+//! Lane: the deliveries to one push service under one VAPID key. This crate only has the types; `bellwire-dispatch` has the
+//! behaviour.
 
 use super::named;
 
 named! {
     /// Push service of a browser.
     pub enum Gateway {
-        /// Google's Firebase Cloud Messaging: Chrome and most of its relatives.
+        /// Google's Firebase Cloud Messaging, for Chrome and most Chromium browsers.
         Fcm = "fcm",
         /// Mozilla's autopush, for Firefox.
         Mozilla = "mozilla",
@@ -14,13 +14,13 @@ named! {
         Wns = "wns",
         /// Apple's service, for Safari.
         Apple = "apple",
-        /// Any other host that an app lets in: UnifiedPush, a private autopush.
+        /// Any other host that an app allows: UnifiedPush, a private autopush.
         Other = "other",
     }
 }
 
 impl Gateway {
-    /// The browser that most of its subscriptions are of, by which expressions name it.
+    /// Returns the name in expressions of the browser that uses this push service.
     pub fn browser(self) -> &'static str {
         match self {
             Gateway::Fcm => "chrome",

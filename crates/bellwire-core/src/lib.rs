@@ -1,7 +1,8 @@
-//! The nouns of Bellwire: ids, the clock, durations, names, messages and their content, subscriptions, deliveries, lanes,
+//! Core types of Bellwire: ids, the clock, durations, names, messages and their content, subscriptions, deliveries, lanes,
 //! permissions and roles. The main types are [`id::SubscriptionId`] and its siblings, [`clock::Clock`], [`message::Content`],
-//! [`subscription::Endpoint`], [`delivery::Tier`] and [`permission::Maker`]. This crate does no I/O except that `clock` reads the time, and it
-//! needs no runtime. `sqlx`, `utoipa` and `clap` reach it only through the features `sqlx`, `openapi` and `clap`.
+//! [`subscription::Endpoint`], [`delivery::Tier`] and [`permission::Maker`]. This crate does no I/O except that `clock` reads
+//! the time, and needs no async runtime. `sqlx`, `utoipa` and `clap` are optional, by features of these names (`openapi` for
+//! `utoipa`).
 
 pub mod assignment;
 pub mod base64url;
@@ -30,7 +31,7 @@ pub mod subscription;
 pub mod template;
 pub mod time_zone;
 
-/// Named by the macros of this crate, so that a caller needs no dependency of its own.
+/// Re-exported for the macros of this crate, so that callers need no dependency of their own.
 #[cfg(feature = "sqlx")]
 #[doc(hidden)]
 pub use sqlx;

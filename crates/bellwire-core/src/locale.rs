@@ -35,7 +35,7 @@ fn one(item: &str) -> Option<String> {
     [locale.to_string(), locale.id.to_string()].into_iter().find(|tag| tag.len() <= LANG_MAX)
 }
 
-/// Returns what the text names, without trailing parts that are no subtags.
+/// Parses the longest valid beginning of the text, without trailing parts that are no subtags.
 fn longest(name: &str) -> Option<Locale> {
     let mut rest = name;
     loop {
@@ -47,9 +47,8 @@ fn longest(name: &str) -> Option<Locale> {
     }
 }
 
-/// Returns the languages that a tag may be served in, the nearest first, each with its likely script and region (CLDR). For
-/// example, `zh-TW` is `zh-Hant-TW`, `iw` is `he-Hebr-IL`, and `es-Latn-419` follows `es-Latn-MX`. Empty: the tag names no
-/// language.
+/// Returns the languages that can serve a tag, the nearest first, each with its likely script and region (CLDR). For example,
+/// `zh-TW` is `zh-Hant-TW`, `iw` is `he-Hebr-IL`, and `es-Latn-419` follows `es-Latn-MX`. Empty: the tag names no language.
 pub fn served_by(tag: &str) -> Vec<String> {
     let Some(wanted) = canonical(tag) else { return Vec::new() };
     let mut chain = vec![likely(wanted.clone())];
@@ -64,7 +63,7 @@ pub fn served_by(tag: &str) -> Vec<String> {
     chain
 }
 
-/// Returns the current name of a language: `iw` is `he`. Bokmål is the Norwegian that is meant by `no`.
+/// Returns the current name of a language: `iw` is `he`, and `no` is Bokmål.
 fn canonical(tag: &str) -> Option<LanguageIdentifier> {
     let mut locale: Locale = language_tag(tag)?.parse().ok()?;
     LocaleCanonicalizer::new_extended().canonicalize(&mut locale);

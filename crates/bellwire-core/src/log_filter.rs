@@ -1,14 +1,14 @@
-//! Temporary log level in addition to that of the start. No I/O.
+//! Filter of the temporary log level, in addition to the level of the start. No I/O.
 
 use std::fmt;
 
-/// The longest filter, in octets.
+/// Maximum bytes of a filter.
 pub const LENGTH_MAX: usize = 200;
 const DIRECTIVES_MAX: usize = 10;
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-/// The server, and the prefix of the names of all crates: a level without a target applies to all of them.
+/// Target of the server, and prefix of all crates' targets. A level without a target applies to all of them.
 const OURS: &str = "bellwire";
-/// Another module that may be named: it logs statements without values.
+/// Another allowed target: it logs statements without values.
 const STATEMENTS: &str = "sqlx";
 
 /// Error of a filter, for the caller.
@@ -17,22 +17,22 @@ pub enum WrongFilter {
     /// The filter is empty, too long, or has too many parts.
     #[error("must have 1 to {LENGTH_MAX} characters and {DIRECTIVES_MAX} parts at most")]
     Length,
-    /// A part is not a level, nor a target with one.
+    /// A part is neither a level nor `target=level`.
     #[error(
         "must be levels (error, warn, info, debug, trace), each for all or for a part, as in info,bellwire_dispatch=debug"
     )]
     Directive,
-    /// A part names another library, whose lines at such levels may contain endpoints, keys and payloads.
+    /// A part names another library, whose log lines may contain endpoints, keys and payloads.
     #[error("may name parts of Bellwire (bellwire::api, bellwire_dispatch, …) and sqlx, but no other library")]
     Target,
 }
 
-/// Levels for Bellwire's own lines, and for its statements.
+/// Log levels for Bellwire's modules and for SQL statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter(String);
 
 impl LogFilter {
-    /// Reads one: levels and `target=level`, separated by commas.
+    /// Parses levels and `target=level`, separated by commas.
     pub fn parse(text: &str) -> Result<Self, WrongFilter> {
         let parts: Vec<&str> = text.split(',').map(str::trim).collect();
         if text.trim().is_empty() || text.len() > LENGTH_MAX || parts.len() > DIRECTIVES_MAX {
@@ -42,7 +42,7 @@ impl LogFilter {
         Ok(Self(parts.join(",")))
     }
 
-    /// As directives of a subscriber, in which each level has its target.
+    /// Returns directives for a tracing subscriber, in which each level has its target.
     pub fn directives(&self) -> String {
         let part = |part: &str| if part.contains('=') { part.to_owned() } else { format!("{OURS}={part}") };
         self.0.split(',').map(part).collect::<Vec<_>>().join(",")

@@ -1,5 +1,5 @@
-//! Content of a message: a structured notification, or a payload for the page's own handler. Values of these types may come
-//! directly from a request, so [`Content::validate`] runs before anything is stored.
+//! Content of a message: a structured notification, or a payload for the site's own push handler. Values may come directly from
+//! a request, so [`Content::validate`] must run before anything is stored.
 
 mod links;
 mod payload;
@@ -18,103 +18,101 @@ use crate::named;
 use crate::origin::is_this_machine;
 
 named! {
-    /// Order of the sender for a message, as stored in `messages.state`. Completion is not a state: a message is done when it has
-    /// no cursors, batches and queue rows.
+    /// State of a message requested by its sender, as stored in `messages.state`. Done is not a state: a message is done when
+    /// it has no cursors, batches and queue rows.
     pub enum MessageState {
         /// Never stored: a scheduled message is `sending`, and none of its deliveries is due.
         Scheduled = "scheduled",
         /// Due deliveries are sent. Set by acceptance (`store::queue::sending`) and by resuming (`store::queue::steering`).
         Sending = "sending",
-        /// Nothing goes out until it is resumed: cursors and queue rows are due at infinity. Its sender sets it
-        /// (`store::queue::steering`). Its time to live keeps running; when it is over, maintenance ends what is parked as
-        /// expired (`store::operations::sweeps`).
+        /// Nothing is sent until it is resumed: cursors and queue rows are due at infinity. Set by its sender
+        /// (`store::queue::steering`). Its time to live keeps running; after it, maintenance ends parked deliveries as expired
+        /// (`store::operations::sweeps`).
         Paused = "paused",
-        /// No delivery is sent any further. Set by the sender, or by the deletion of its app. Cursors end at once, and waiting
-        /// deliveries end as cancelled (`store::queue::steering`).
+        /// No delivery is sent any further. Set by the sender, or by the deletion of its app. Cursors are deleted at once, and
+        /// waiting deliveries end as cancelled (`store::queue::steering`).
         Cancelled = "cancelled",
     }
 }
 
-/// Most octets of plaintext in one push: a body of 4,096 less header (86), delimiter (1) and tag (16), RFC 8291
-/// section 4.
+/// Maximum plaintext bytes of one push: a body of 4,096 minus header (86), delimiter (1) and tag (16), RFC 8291 section 4.
 pub const PLAINTEXT_MAX: usize = 3993;
-/// Octets of every plaintext kept for our envelope: delivery id, receipt token, retries, and the JSON around them.
+/// Bytes of every plaintext reserved for Bellwire's envelope: delivery id, receipt token, retries, and the JSON around them.
 pub const ENVELOPE_RESERVE: usize = 160;
-/// Most octets of content in a push that carries the envelope.
+/// Maximum bytes of content in a push with the envelope.
 pub const CONTENT_MAX: usize = PLAINTEXT_MAX - ENVELOPE_RESERVE;
 
 pub(crate) const TITLE_MAX: usize = 200;
-/// Longest body, in characters.
+/// Maximum characters of a body.
 pub const BODY_MAX: usize = 2000;
-/// Longest URL, in octets.
+/// Maximum bytes of a URL.
 pub(crate) const URL_MAX: usize = 2048;
 pub(crate) const TAG_MAX: usize = 200;
-/// Most buttons. What a browser does not show it ignores.
 /// Latest time of a JavaScript `Date`, in milliseconds since 1970.
 const TIMESTAMP_MAX: u64 = 8_640_000_000_000_000;
-/// Browsers cut longer patterns, and longer parts of a pattern.
+/// Maximum numbers in a vibration pattern. Browsers truncate longer ones.
 const VIBRATE_MAX: usize = 100;
 const VIBRATE_PART_MAX: u32 = 10_000;
 pub(crate) const ACTIONS_MAX: usize = 4;
-/// Buttons that Chrome and Edge show (`Notification.maxActions`). Others show fewer, or none.
+/// Number of buttons that Chrome and Edge show (`Notification.maxActions`). Others show fewer, or none.
 pub const ACTIONS_SHOWN: usize = 2;
-/// Longest name, and longest title, of a button, in characters.
+/// Maximum characters of a button's name and title.
 pub(crate) const ACTION_TEXT_MAX: usize = 100;
-/// Deepest nesting of `data`, counted in objects and arrays.
+/// Maximum nesting of `data`, counted in objects and arrays.
 pub const DATA_DEPTH_MAX: usize = 16;
-/// Longest language tag, in characters (RFC 5646 section 4.4.1 asks for room for 35).
+/// Maximum characters of a language tag (RFC 5646 section 4.4.1 requires room for 35).
 pub(crate) const LANG_MAX: usize = 35;
-/// Longest collapse key, in characters.
+/// Maximum characters of a collapse key.
 pub const COLLAPSE_KEY_MAX: usize = 200;
 
-/// Member of a declarative push that holds the envelope.
+/// Member of a declarative push that contains the envelope.
 pub const ENVELOPE_MEMBER: &str = "bellwire";
 
-/// One thing wrong with a request's content, for the API's caller.
+/// A fault of a request's content, for the API's caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// RFC 6901 pointer into the message, such as `/content/actions/0/title`.
     pub pointer: String,
-    /// The fault and the rule, never the value itself.
+    /// The fault and the violated rule, without the value.
     pub detail: String,
 }
 
-/// Content of a message, in the form that is sealed into `messages.content`. `Debug` shows its kind only.
+/// Content of a message, in the form that `messages.content` stores encrypted. `Debug` shows only its kind.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
-    /// A notification that browsers and our service worker show by themselves.
+    /// Notification that browsers or the service worker display.
     Notification {
         /// Normal notification.
         content: Box<Notification>,
-        /// Notification for gateways that refuse `content` as too large.
+        /// Notification for push services that refuse `content` as too large.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compact: Option<Box<Notification>>,
     },
-    /// Octets for the page's own push handler.
+    /// Bytes for the site's own push handler.
     Raw {
-        /// Payload for the page's own handler.
+        /// Payload for the site's own push handler.
         payload: Payload,
-        /// Whether our envelope is put around them. Without it they arrive untouched, and receipts stay unknown.
+        /// Whether Bellwire's envelope is added. Without it the payload arrives unchanged, and no receipts are requested.
         envelope: bool,
     },
 }
 
-/// A notification in our own spelling; [`bellwire_webpush::payload`] turns it into declarative web push JSON.
+/// A notification in the API's form. [`bellwire_webpush::payload`] converts it to declarative web push JSON.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Notification {
     /// First line, 1 to 200 characters.
     pub title: String,
-    /// Text below it, up to 2,000 characters.
+    /// Text below the title, at most 2,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Target of a click: `https:`, or a path on the site, which is the first of the app's origins. By default the site's root.
+    /// URL opened by a click: `https:`, or a path on the app's first origin. By default that origin's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// URL of a small picture beside the text.
+    /// URL of a small picture next to the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
     /// URL of a large picture.
@@ -123,32 +121,34 @@ pub struct Notification {
     /// URL of a monochrome picture for a status bar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub badge: Option<String>,
-    /// A notification replaces one shown earlier under the same tag. Up to 200 characters.
+    /// Tag, at most 200 characters. A notification replaces an earlier one with the same tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Buttons, up to four.
+    /// Buttons, at most four.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<NotificationAction>,
-    /// Anything the page wants back on a click. The member `bellwire` is ours.
+    /// Data that the page gets with a click. The member `bellwire` is reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub data: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Whether `data` may be left out where a gateway finds the notification too large.
+    /// Whether `data` may be omitted if the push service refuses the notification as too large.
     #[serde(default, skip_serializing_if = "is_false")]
     pub data_optional: bool,
-    /// Stays until the person reacts.
+    /// Whether the notification stays until the person reacts.
     #[serde(default, skip_serializing_if = "is_false")]
     pub require_interaction: bool,
-    /// Alerts the person again when the notification replaces another with its `tag`. Without `tag` it has no effect.
+    /// Whether the person is alerted again when the notification replaces another with the same `tag`. Without `tag` it has no
+    /// effect.
     #[serde(default, skip_serializing_if = "is_false")]
     pub renotify: bool,
-    /// Time that the notification is about, in milliseconds since 1970. By default the time at which it is shown.
+    /// Time of the notification's subject, in milliseconds since 1970. By default the time of display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<u64>,
-    /// Milliseconds of vibration and pause in turn: up to 100 numbers, each at most 10,000. Without effect if `silent`.
+    /// Vibration pattern: milliseconds of vibration and pause alternately, up to 100 numbers, each at most 10,000. Without
+    /// effect if `silent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vibrate: Vec<u32>,
-    /// Neither sound nor vibration.
+    /// Whether sound and vibration are off.
     #[serde(default, skip_serializing_if = "is_false")]
     pub silent: bool,
     /// Direction of the text.
@@ -157,7 +157,7 @@ pub struct Notification {
     /// Language of the text, a BCP 47 tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lang: Option<String>,
-    /// Number to show on the installed app's icon; 0 removes it.
+    /// Number on the installed app's icon; 0 removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_badge: Option<u32>,
 }
@@ -167,14 +167,14 @@ pub struct Notification {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NotificationAction {
-    /// Name, reported with a click. Unique within the notification.
+    /// Name that is reported with a click, unique within the notification.
     pub action: String,
     /// Text of the button.
     pub title: String,
-    /// URL of a small picture beside the text.
+    /// URL of a small picture next to the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
-    /// Target of a click. By default that of the notification.
+    /// URL opened by a click. By default that of the notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -184,7 +184,7 @@ pub struct NotificationAction {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// As the browser finds.
+    /// Chosen by the browser.
     Auto,
     /// Text from left to right.
     Ltr,
@@ -193,8 +193,8 @@ pub enum Direction {
 }
 
 impl Content {
-    /// Puts together what a request gave: exactly one of `content` and `payload`, `compact` only beside `content`,
-    /// `envelope: false` only beside `payload`. Returns everything that is wrong, [`validate`](Self::validate) included.
+    /// Builds content from the members of a request: exactly one of `content` and `payload`, `compact` only with `content`,
+    /// `envelope: false` only with `payload`. The error lists all faults, including those of [`validate`](Self::validate).
     pub fn from_request(
         content: Option<Notification>,
         compact: Option<Notification>,
@@ -221,8 +221,8 @@ impl Content {
         if problems.is_empty() { Ok(made) } else { Err(problems) }
     }
 
-    /// Everything that breaks a limit, with pointers into the message. Empty: fine. The size of the whole is not
-    /// looked at here: [`Template::new`](bellwire_webpush::payload::Template::new) measures what is really sent.
+    /// Returns all violated limits, with pointers into the message. Empty: valid. The total size is not checked here:
+    /// [`Template::new`](bellwire_webpush::payload::Template::new) measures what is sent.
     pub fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         match self {
@@ -262,7 +262,7 @@ impl Notification {
         }
     }
 
-    /// Checks the form, independently of the texts. Returns false if the number of buttons is so high that they are not checked.
+    /// Checks the structure, without the texts. Returns `false` if there are so many buttons that they are not checked.
     pub fn check_form(&self, at: &str, problems: &mut Vec<Problem>) -> bool {
         let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
         if let Some(data) = &self.data {
@@ -285,16 +285,16 @@ impl Notification {
         self.actions.len() <= ACTIONS_MAX
     }
 
-    /// Returns the fault of a button's name that an earlier button has, too.
+    /// Returns a fault if an earlier button has the same name.
     pub fn repeated_action(&self, i: usize, at: &str) -> Option<Problem> {
         let is_repeated = self.actions[..i].iter().any(|earlier| earlier.action == self.actions[i].action);
         is_repeated.then(|| problem(&format!("{at}/actions/{i}/action"), "is the name of an earlier action too"))
     }
 }
 
-/// The `Topic` header of a collapse key (RFC 8030 section 5.4): 192 bits of SHA-256 over (app, key), which are exactly
-/// 32 characters of base64url. Hashed because Apple decodes the header and refuses legal lengths, and because what
-/// customers call things is not the gateway's business.
+/// Returns the `Topic` header of a collapse key (RFC 8030 section 5.4): 192 bits of SHA-256 over (app, key), exactly 32
+/// characters of base64url. It is hashed because Apple decodes the header and refuses some legal lengths, and to hide the
+/// sender's names from push services.
 pub fn topic_header(app: AppId, collapse_key: &str) -> String {
     let mut context = Sha256::new();
     context.update(app.0.as_bytes());
@@ -314,7 +314,7 @@ fn longer(text: &str, max_chars: usize) -> bool {
     text.len() > max_chars && text.chars().nth(max_chars).is_some()
 }
 
-/// Whether a value has more than this many levels of nesting.
+/// Whether a JSON value has more than this many levels of nesting.
 pub fn deeper(value: &serde_json::Value, levels: usize) -> bool {
     use serde_json::Value;
     match value {
@@ -324,14 +324,14 @@ pub fn deeper(value: &serde_json::Value, levels: usize) -> bool {
     }
 }
 
-/// Whether a text has the form of a BCP 47 language tag. Whether such a language exists is not looked at.
+/// Whether a text has the form of a BCP 47 language tag. Whether the language exists is not checked.
 pub fn is_language_tag(lang: &str) -> bool {
     (2..=LANG_MAX).contains(&lang.len())
         && lang.split('-').all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// Returns the fault of a link or picture. It must work from a page on https, so it is https itself (plain http only on the
-/// developer's own machine) or a path on the site.
+/// Returns the fault of a link or picture URL. It must work on an https page: https itself (http only on the developer's own
+/// machine), or a path on the site.
 pub fn unfit_url(url: &str) -> Option<String> {
     if url.len() > URL_MAX {
         return Some(format!("may have at most {URL_MAX} octets"));

@@ -1,7 +1,7 @@
-//! Enums whose values go by one name everywhere: a text column of the database, JSON, the OpenAPI description and logs.
+//! Enums whose values have the same name in the database, JSON, the OpenAPI description and logs.
 
-/// Declares an enum of names. It reads and writes JSON and a `text` column, whose `CHECK` has the same names. An unknown name is
-/// an error. A number after a name is the discriminant. (It is a `tt`, not a `literal`, because utoipa does not resolve the
+/// Declares an enum of names. It reads and writes JSON and a `text` column, whose `CHECK` has the same names. An unknown name
+/// is an error. A number after a name is the discriminant. (It is a `tt`, not a `literal`, because utoipa does not resolve the
 /// latter.)
 #[macro_export]
 macro_rules! named {
@@ -23,7 +23,7 @@ macro_rules! named {
             /// All values.
             $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
 
-            /// The name used in the database, JSON, metrics and logs.
+            /// Returns the name used in the database, JSON, metrics and logs.
             $vis const fn name(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $name,)+
@@ -36,7 +36,7 @@ macro_rules! named {
                 Self::ALL.map(Self::name).join(", ")
             }
 
-            /// The value of that name.
+            /// Returns the value with a name. `None`: unknown.
             $vis fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)
             }
@@ -46,7 +46,7 @@ macro_rules! named {
     };
 }
 
-/// Derives the schema of an item where the feature `openapi` is on.
+/// Derives the OpenAPI schema of an item with the feature `openapi`.
 #[cfg(feature = "openapi")]
 #[doc(hidden)]
 #[macro_export]
@@ -61,7 +61,7 @@ macro_rules! described {
     ($($item:tt)*) => { $($item)* };
 }
 
-/// Reads and writes a `text` column where the feature `sqlx` is on.
+/// Reads and writes a `text` column with the feature `sqlx`.
 #[cfg(feature = "sqlx")]
 #[doc(hidden)]
 #[macro_export]

@@ -1,4 +1,4 @@
-//! Schemas of what is read by hand, for the OpenAPI description.
+//! OpenAPI schemas of types whose JSON is parsed by hand.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl ToSchema for TierSchema {
     }
 }
 
-/// Schema of [`Payload`], whose JSON is written by hand.
+/// Schema of [`Payload`], whose JSON is parsed by hand.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Payload)]
 #[serde(untagged)]
@@ -40,12 +40,12 @@ impl ToSchema for TierSchema {
 enum PayloadSchema {
     /// Text, sent as UTF-8.
     Text(String),
-    /// Sent as the octets it stands for.
+    /// Bytes, given in base64.
     Octets {
-        /// In any of base64's four spellings.
+        /// Base64 or base64url, with or without padding.
         base64: String,
     },
-    /// Sent as its JSON text.
+    /// Any other object, sent as its JSON text.
     Json(BTreeMap<String, Value>),
 }
 

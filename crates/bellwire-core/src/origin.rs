@@ -1,11 +1,11 @@
-//! Origins that browsers treat as secure without TLS, and the clients that a page is served to.
+//! Origins that browsers treat as secure without TLS, and clients that may see a page.
 
 use url::{Host, Url};
 
-/// Maximum octets of an origin: scheme, the longest DNS name, port.
+/// Maximum bytes of an origin: scheme, the longest DNS name, port.
 const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 
-/// Whether a URL's host is the machine that reads it. A name below `localhost` is never another machine (RFC 6761).
+/// Whether a URL's host is the machine of the client. A name below `localhost` is never another machine (RFC 6761).
 pub fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
@@ -17,8 +17,8 @@ pub fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-/// Whether a text is an origin as browsers send it: scheme, host and a port only if it is not the default one. Plain
-/// http is for development on the same machine, where browsers allow web push without TLS.
+/// Whether a text is an origin as browsers send it: scheme, host, and a port unless it is the default one. http is only for
+/// development on the same machine, where browsers allow web push without TLS.
 pub fn is_origin(text: &str) -> bool {
     text.len() <= ORIGIN_MAX_OCTETS
         && Url::parse(text).is_ok_and(|url| {
@@ -27,12 +27,12 @@ pub fn is_origin(text: &str) -> bool {
         })
 }
 
-/// Clients that a page of this server is served to.
+/// Clients that may see a page of this server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PageAudience {
     /// Clients on this machine.
     #[default]
     ThisMachine,
-    /// All clients of the app.
+    /// All clients.
     Everybody,
 }

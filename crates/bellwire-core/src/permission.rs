@@ -1,5 +1,5 @@
-//! Permissions to change a subscription. Servers, which authenticate by a key, may change everything. A browser cannot prove its
-//! statements about itself: it joins and leaves open topics, and may do more only with rights of its app.
+//! Permissions to change a subscription. Servers, authenticated by a key, may change everything. Browsers cannot prove their
+//! statements, so they only join and leave open topics, and need permissions of their app for anything else.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::named;
 
 named! {
-    /// Something that an app may let its browsers do.
+    /// Permission that an app can give to its browsers.
     pub enum BrowserRight {
-        /// Make a topic by naming it.
+        /// Create a topic by naming it.
         CreateTopics = "create_topics",
         /// Set and remove tags.
         SetTags = "set_tags",
@@ -19,30 +19,30 @@ named! {
     }
 }
 
-/// Rights of an app's browsers.
+/// Permissions of an app's browsers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct BrowsersMay(BTreeSet<BrowserRight>);
 
 impl BrowsersMay {
-    /// Returns the rights with another one added.
+    /// Returns these permissions with another one.
     pub fn and(&self, right: BrowserRight) -> Self {
         Self(self.0.iter().copied().chain([right]).collect())
     }
 
-    /// Whether browsers have this right.
+    /// Whether browsers have this permission.
     pub fn has(&self, right: BrowserRight) -> bool {
         self.0.contains(&right)
     }
 
-    /// The rights by name.
+    /// Returns the names of the permissions.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|right| right.name().to_owned()).collect()
     }
 }
 
-/// Reads the rights of the database, which has no other names.
+/// Reads the permissions from the database, which has no other names.
 impl From<Vec<String>> for BrowsersMay {
     fn from(names: Vec<String>) -> Self {
         Self(BrowserRight::ALL.into_iter().filter(|right| names.iter().any(|name| name == right.name())).collect())
@@ -52,14 +52,14 @@ impl From<Vec<String>> for BrowsersMay {
 /// The caller of a request about a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Speaker {
-    /// A server, which has all rights.
+    /// A server, which has all permissions.
     Server,
-    /// A browser, with the rights that its app gives to browsers.
+    /// A browser, with the permissions of its app's browsers.
     Browser(BrowsersMay),
 }
 
 impl Speaker {
-    /// Whether the caller has this right.
+    /// Whether the caller has this permission.
     pub fn may(&self, right: BrowserRight) -> bool {
         match self {
             Self::Server => true,
@@ -67,12 +67,12 @@ impl Speaker {
         }
     }
 
-    /// Whether it may put a subscription into such a topic, or take it out.
+    /// Whether the caller may add subscriptions to such a topic, and remove them.
     pub fn may_join(&self, join: Join) -> bool {
         *self == Self::Server || join == Join::Anyone
     }
 
-    /// Returns the maker of a topic that the caller creates.
+    /// Returns the kind of creator of a topic that this caller creates.
     pub fn maker(&self) -> Maker {
         match self {
             Self::Server => Maker::Server,
@@ -82,13 +82,13 @@ impl Speaker {
 }
 
 named! {
-    /// Maker of a topic, as stored in `topics.made_by`.
+    /// Kind of creator of a topic, as stored in `topics.made_by`.
     #[cfg_attr(feature = "openapi", schema(as = TopicMaker))]
     pub enum Maker {
         /// A browser, in an app that allows browsers to create topics. The number of such topics is limited, and maintenance
         /// deletes those unused for a week.
         Browser = "browser",
-        /// A server, by making it or naming it. It stays until a server removes it.
+        /// A server, by creating it or naming it for a subscription. It stays until a server removes it.
         Server = "server",
     }
 }
@@ -97,26 +97,26 @@ named! {
     /// Callers that may join and leave a topic, as stored in `topics.join_by`.
     #[derive(Default)]
     pub enum Join {
-        /// Browsers, of their own accord, and servers. Every topic begins so unless a server makes it otherwise.
+        /// Browsers and servers. The default.
         #[default]
         Anyone = "anyone",
-        /// Servers only, by order of a server. A browser stays where a server put it.
+        /// Servers only. A browser cannot leave the topic.
         Server = "server",
     }
 }
 
-/// Value that a browser may not set: it was left out, and the others are stored.
+/// A value that a browser may not set. It is omitted, and the other values are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefusedField {
     /// Tags of the subscription.
     Tags,
     /// Attributes of the subscription.
     Attributes,
-    /// There is no topic of that name, and browsers make none.
+    /// The topic does not exist, and browsers may not create topics.
     TopicUnknown(String),
-    /// Only servers put subscriptions into that topic, and none has.
+    /// Only servers may join subscriptions to this topic.
     TopicClosed(String),
-    /// There is no topic of that name, and browsers have made as many as they may.
+    /// The topic does not exist, and browsers have created the maximum number of topics.
     TopicLimit(String),
 }
 

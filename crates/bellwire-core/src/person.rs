@@ -1,4 +1,4 @@
-//! Person that messages reach: a user with all browsers, or the unknown user of one browser.
+//! Person who gets messages: a user in all their browsers, or the anonymous user of one browser.
 
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::assignment::FormerUser;
 use super::id::{AppId, SubscriptionId};
 
-/// Person of an app, by a number that does not reveal the identity.
+/// Person of an app, by an id that does not reveal the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Person {
     id: Uuid,
@@ -14,7 +14,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// The person with this user id.
+    /// Returns the person with a user id.
     pub fn of_user(app: AppId, user_id: &str) -> Self {
         let mut context = Sha256::new();
         context.update(app.0.as_bytes());
@@ -24,12 +24,12 @@ impl Person {
         Self { id: Uuid::from_bytes(*half), is_user: true }
     }
 
-    /// The person that a former user was.
+    /// Returns the person for a former user.
     pub fn of_former_user(user: &FormerUser) -> Self {
         Self { id: user.person, is_user: true }
     }
 
-    /// Returns the person of a browser, by the id of the browser's first subscription.
+    /// Returns the person of an anonymous browser, by the id of its first subscription.
     pub fn of_browser(origin: SubscriptionId) -> Self {
         Self { id: origin.0, is_user: false }
     }
@@ -39,17 +39,17 @@ impl Person {
         user_id.map_or_else(|| Self::of_browser(origin), |user_id| Self::of_user(app, user_id))
     }
 
-    /// Identifier, derived from the user id or the browser.
+    /// Returns the id, derived from the user id or the browser.
     pub fn id(self) -> Uuid {
         self.id
     }
 
-    /// Whether several browsers may be theirs.
+    /// Whether it is a user, who may have several browsers.
     pub fn is_user(self) -> bool {
         self.is_user
     }
 
-    /// The logical shard: that of a browser's first subscription.
+    /// Returns the shard: for an anonymous browser, that of its first subscription.
     pub fn shard(self) -> i16 {
         SubscriptionId(self.id).shard()
     }

@@ -1,4 +1,4 @@
-//! Roles of teammates: each role includes the ones before it, and is granted for one app or for all.
+//! Roles of teammates. Each role includes the previous ones, and is granted for one app or for all.
 
 use crate::id::AppId;
 use crate::named;
@@ -20,7 +20,7 @@ named! {
 }
 
 impl Role {
-    /// The least role that may do what asks for that scope. The only place where that is decided.
+    /// Returns the lowest role that has the scope. No other code decides this.
     pub const fn least_for(scope: Scope) -> Self {
         match scope {
             Scope::Read => Self::Viewer,
@@ -32,12 +32,12 @@ impl Role {
     }
 }
 
-/// A role on one app, or on all.
+/// Role for one app or for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// Role in that app.
+    /// Role of the teammate.
     pub role: Role,
-    /// On this app; none: on all of them, and on the server itself.
+    /// App of the role. `None`: all apps, and the server itself.
     pub app: Option<AppId>,
 }
 
@@ -46,8 +46,8 @@ pub struct Grant {
 pub struct Grants(pub Vec<Grant>);
 
 impl Grants {
-    /// Whether they allow what asks for that scope, of that app or (none) of the server itself. What concerns the server is
-    /// never allowed by a role for one app.
+    /// Whether they include the scope for an app or (`None`) the server. A role for one app never includes scopes of the
+    /// server.
     pub fn may(&self, app: Option<AppId>, scope: Scope) -> bool {
         let of_server = Scope::OF_SERVER.contains(&scope);
         self.0.iter().any(|grant| {
@@ -56,17 +56,17 @@ impl Grants {
         })
     }
 
-    /// Whether a role for that app exists. Without one, the app looks like one that does not exist.
+    /// Whether any role covers the app. Without one, the app is reported as missing.
     pub fn know(&self, app: AppId) -> bool {
         self.0.iter().any(|grant| grant.app.is_none_or(|of| of == app))
     }
 
-    /// Whether they allow reading data of the server as a whole.
+    /// Whether they include reading data of the whole server.
     pub fn may_watch_server(&self) -> bool {
         self.everywhere().is_some()
     }
 
-    /// Returns the apps whose data they allow to read. `None`: all apps, and the server as a whole.
+    /// Returns the apps whose data they allow to read. `None`: all apps, and the server.
     pub fn apps(&self) -> Option<Vec<AppId>> {
         match self.may_watch_server() {
             true => None,

@@ -1,4 +1,4 @@
-//! Permissions of the API: keys get them one by one, teammates by [`role`](super::role).
+//! Permissions of the API: keys have a set of scopes, and teammates have the scopes of their [`role`](super::role).
 
 use super::named;
 
@@ -30,7 +30,7 @@ named! {
 }
 
 impl Scope {
-    /// Those of an app's keys.
+    /// Scopes of an app's keys.
     pub const OF_APPS: [Self; 8] = [
         Self::Send,
         Self::Read,
@@ -41,6 +41,6 @@ impl Scope {
         Self::Keys,
         Self::Export,
     ];
-    /// Those of the server's own keys, which belong to no app and have exactly one.
+    /// Scopes of the server's own keys, each of which has exactly one.
     pub const OF_SERVER: [Self; 2] = [Self::Operator, Self::Metrics];
 }

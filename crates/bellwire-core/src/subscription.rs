@@ -1,4 +1,4 @@
-//! A subscription: one browser's push endpoint and keys. Values of these types have been checked.
+//! Subscription: push endpoint and keys of one browser. Values of these types have been checked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,38 +10,37 @@ use crate::clock::Timestamp;
 use crate::named;
 
 named! {
-    /// State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In each state, registering its
-    /// endpoint again makes it active and begins its next life. Deliveries for an earlier life are not sent to it.
+    /// State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In any state, registering its
+    /// endpoint again makes it active and starts its next life. Deliveries for an earlier life are not sent to it.
     pub enum SubscriptionState {
-        /// It is sent to. Registering sets it: a new endpoint, a known one that had ended, or one that takes the place of
-        /// another.
+        /// It gets pushes. Set by registration: of a new endpoint, of one that had ended, or as a replacement.
         Active = "active",
-        /// Stored, but without pushes. It never accepted a push, and its gateway refused pushes to it while it accepted others in
-        /// the lane, so its keys are probably wrong. Maintenance sets this (`store::audience::refusals`). Waiting deliveries are
-        /// cancelled.
+        /// Stored, but without pushes. The push service accepted others in the lane but never this one, so its keys are
+        /// probably wrong. Set by maintenance (`store::audience::refusals`). Waiting deliveries are cancelled.
         Suspended = "suspended",
-        /// The gateway reported it as gone (404, 410), or DNS did not find its endpoint's host for hours. The settlement of that attempt
-        /// sets this (`ledger` of `bellwire-store`). Waiting deliveries end as gone. Retention deletes the row.
+        /// Reported as gone by the push service (404, 410), or DNS did not find its endpoint's host for hours. Set by the
+        /// settlement of that attempt (`ledger` of `bellwire-store`). Waiting deliveries end as gone. Retention deletes the
+        /// row.
         Gone = "gone",
         /// Ended by its browser, its site or the erasure of its user (`store::audience::subscriptions`). Waiting deliveries are
         /// cancelled. Retention deletes the row.
         Unsubscribed = "unsubscribed",
-        /// Another subscription of the same browser has taken its place, and has its topics and what waited for it. The
-        /// registration of the other one sets it (`store::audience::replacement`). Retention deletes the row.
+        /// Replaced by another subscription of the same browser, which has its topics and waiting deliveries. Set by the
+        /// registration of the other one (`store::audience::replacement`). Retention deletes the row.
         Replaced = "replaced",
-        /// The `expirationTime` of the browser has passed. Maintenance sets this (`sweeps` of `bellwire-store`). Waiting deliveries end as
-        /// gone. Retention deletes the row.
+        /// The browser's `expirationTime` has passed. Set by maintenance (`sweeps` of `bellwire-store`). Waiting deliveries end
+        /// as gone. Retention deletes the row.
         Expired = "expired",
     }
 }
 
 impl SubscriptionState {
-    /// Whether the subscription may still be changed: it is sent to, or may be again without registering anew.
+    /// Whether the subscription can be changed: it is active, or can become active without a new registration.
     pub fn lives(self) -> bool {
         matches!(self, Self::Active | Self::Suspended)
     }
 
-    /// Whether a replacement inherits from the subscription. One that was unsubscribed or replaced before passes nothing on.
+    /// Whether a replacement inherits from it. Unsubscribed and replaced subscriptions pass nothing on.
     pub fn has_heirs(self) -> bool {
         matches!(self, Self::Active | Self::Suspended | Self::Gone | Self::Expired)
     }
@@ -52,12 +51,12 @@ impl SubscriptionState {
 pub struct Consent {
     /// Time of the consent.
     pub at: Option<Timestamp>,
-    /// Place or way of the consent, in the words of the site: at most [`CONSENT_SOURCE_CHARS_MAX`] characters.
+    /// Source of the consent in the words of the site: at most [`CONSENT_SOURCE_CHARS_MAX`] characters.
     pub source: Option<String>,
 }
 
 impl Consent {
-    /// Source of a consent by registration, without further details.
+    /// Source of a consent by registration without further details.
     pub const BY_BROWSER: &str = "browser";
 
     /// Whether a time or a source is known.
@@ -66,30 +65,30 @@ impl Consent {
     }
 }
 
-/// Longest source of a consent, in characters.
+/// Maximum characters of a consent's source.
 pub const CONSENT_SOURCE_CHARS_MAX: usize = 200;
 
-/// The longest endpoint kept, in octets. Real ones reach about 500; UnifiedPush allows 1,000.
+/// Maximum bytes of an endpoint. Real ones have up to about 500; UnifiedPush allows 1,000.
 pub const ENDPOINT_MAX: usize = 2048;
 
-/// Why an endpoint or key was refused. `Display` is written for the API's caller.
+/// Reason for which an endpoint or key is refused. The text is for the API's caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSubscription {
-    /// The endpoint is not a URL, or not one that a push service hands out.
+    /// The endpoint is not a valid URL of a push service.
     #[error("{0}")]
     Endpoint(&'static str),
     /// `keys.p256dh` is not base64 of an uncompressed point on P-256.
     #[error("{0}")]
     P256dh(&'static str),
-    /// `keys.auth` is not base64 of 16 octets.
+    /// `keys.auth` is not base64 of 16 bytes.
     #[error("{0}")]
     Auth(&'static str),
 }
 
-/// URL of a push resource (RFC 8030 section 4): https, a host, no user info, at most [`ENDPOINT_MAX`] octets, stored byte for
-/// byte. It is a capability, so `Debug` shows its origin only.
+/// URL of a push resource (RFC 8030 section 4): https, a host, no user info, at most [`ENDPOINT_MAX`] bytes, stored unchanged.
+/// It is a capability, so `Debug` shows only its origin.
 ///
-/// Whether its host may be talked to is decided by the gateway client, at registration and again at every connect.
+/// The gateway client decides whether connections to its host are allowed, at registration and at every connect.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     url: Arc<str>,
@@ -98,7 +97,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Checks a URL as a browser reported it.
+    /// Parses a URL reported by a browser.
     pub fn parse(url: &str) -> Result<Self, InvalidSubscription> {
         let refuse = |why| Err(InvalidSubscription::Endpoint(why));
         if url.len() > ENDPOINT_MAX {
@@ -137,19 +136,19 @@ impl Endpoint {
         &self.url
     }
 
-    /// `https://host[:port]`: the audience of VAPID tokens (RFC 8292 section 2).
+    /// Returns `https://host[:port]`: the audience of VAPID tokens (RFC 8292 section 2).
     #[inline]
     pub fn origin(&self) -> &str {
         &self.url[..usize::from(self.origin_len)]
     }
 
-    /// `host[:port]` as the `Host` or `:authority` of a request.
+    /// Returns `host[:port]`, for `Host` or `:authority` of a request.
     #[inline]
     pub fn authority(&self) -> &str {
         &self.origin()["https://".len()..]
     }
 
-    /// Path and query exactly as registered, for the request line. A secret.
+    /// Returns path and query exactly as registered, for the request line. They are secret.
     #[inline]
     pub fn expose_path(&self) -> &str {
         match &self.url[usize::from(self.origin_len)..] {
@@ -165,17 +164,17 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Browser's keys for sealing a payload (RFC 8291 section 2). `Debug` shows nothing.
+/// A browser's keys for encrypting payloads (RFC 8291 section 2). `Debug` shows nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BrowserKeys {
-    /// The user agent's public key: an uncompressed point, on the curve.
+    /// Public key of the browser: an uncompressed point on the curve.
     pub p256dh: [u8; 65],
-    /// Secret for authentication.
+    /// Authentication secret.
     pub auth: [u8; 16],
 }
 
 impl BrowserKeys {
-    /// Reads `keys.p256dh` and `keys.auth` in any of base64's four spellings.
+    /// Parses `keys.p256dh` and `keys.auth` in base64 or base64url, with or without padding.
     pub fn parse(p256dh: &str, auth: &str) -> Result<Self, InvalidSubscription> {
         let point = base64url::decode_any(p256dh).ok_or(InvalidSubscription::P256dh("is not base64"))?;
         let p256dh: [u8; 65] = point.try_into().map_err(|_| {

@@ -1,4 +1,4 @@
-//! Template: a notification whose texts are rendered for each recipient by [`bellwire_template`].
+//! Template: a notification whose texts [`bellwire_template`] renders for each recipient.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 
 use crate::message::{Content, Notification};
 
-/// A notification in which every text may be a template of minijinja's, in several languages if wanted.
+/// A notification in which every text may be a minijinja template, optionally in several languages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Template))]
 #[serde(deny_unknown_fields)]
 pub struct Template {
-    /// For everybody in whose language there is none. Every text may be a template.
+    /// Default notification, for recipients whose language has no variant. Every text may be a template.
     pub content: Box<Notification>,
     /// Notification for push services that refuse `content` as too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Box<Notification>>,
-    /// The same in other languages, by BCP 47 tag, at most 50. A recipient gets the nearest by CLDR: `de-AT` finds `de`, `zh-TW` finds
-    /// `zh-Hant`, `es-MX` finds `es-419`.
+    /// Variants in other languages by BCP 47 tag, at most 50. A recipient gets the nearest one by CLDR: `de-AT` finds `de`,
+    /// `zh-TW` finds `zh-Hant`, `es-MX` finds `es-419`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, LocaleVariant>,
-    /// Rule for recipients whose text is too long: `dead`, or `{"cut": "body"}`.
+    /// Rule for rendered texts that are too long: `dead`, or `{"cut": "body"}`.
     #[serde(default)]
     pub too_long: TooLong,
 }
 
-/// A template in another language. It stands for itself: nothing is taken from the other ones.
+/// Variant of a template in another language. It is complete: nothing is taken from the default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TemplateVariant))]
 #[serde(deny_unknown_fields)]
@@ -39,7 +39,7 @@ pub struct LocaleVariant {
     pub compact: Option<Box<Notification>>,
 }
 
-/// Rule for recipients whose rendered text is too long.
+/// Rule for rendered texts that are too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -47,11 +47,11 @@ pub enum TooLong {
     /// The delivery ends as dead with the reason `too_long`.
     #[default]
     Dead,
-    /// This is cut, and ends in an ellipsis; dead, if that is not enough.
+    /// The text is truncated with an ellipsis. If that is not enough, the delivery ends as dead.
     Cut(ShortenedText),
 }
 
-/// Text that may be cut.
+/// Text that may be truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -60,21 +60,21 @@ pub enum ShortenedText {
     Body,
 }
 
-/// A template with everything that was known when its message was accepted: the message's own copy.
+/// A message's own copy of its template, with all data of the time of its acceptance.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Templated {
-    /// Name of the stored template. `None`: the template came with the message.
+    /// Name of the stored template. `None`: an inline template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The template, whether it was stored or came with the message.
+    /// Template, stored or inline.
     pub template: Template,
-    /// Data of the message for the template.
+    /// Variables of the template from the message.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
-    /// The app as it was called then.
+    /// Names of the app at that time.
     pub app: AppNames,
-    /// Origin for paths: the app's first origin.
+    /// Origin for relative URLs: the app's first origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
 }
@@ -82,16 +82,16 @@ pub struct Templated {
 /// Names of an app.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppNames {
-    /// Name for programs.
+    /// Slug of the app.
     pub slug: String,
-    /// Name for people.
+    /// Display name of the app.
     pub name: String,
 }
 
-/// Content of a message, in the form that is sealed into `messages.content`.
+/// Content of a message, in the form that `messages.content` stores encrypted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MessageContent {
-    /// The same to everybody, to the letter.
+    /// Content without a template, the same for all recipients.
     Literal(Content),
     /// Content from a template.
     Template(Box<Templated>),
@@ -106,7 +106,7 @@ struct Tagged<T> {
 }
 
 impl MessageContent {
-    /// Reads what [`to_json`](Self::to_json) wrote.
+    /// Parses output of [`to_json`](Self::to_json).
     pub fn from_json(octets: &[u8]) -> serde_json::Result<Self> {
         if octets.starts_with(TAG) {
             serde_json::from_slice::<Tagged<_>>(octets).map(|tagged| Self::Template(tagged.template))
@@ -123,7 +123,7 @@ impl MessageContent {
         }
     }
 
-    /// Whether the push carries the envelope.
+    /// Whether the push has Bellwire's envelope.
     pub fn is_enveloped(&self) -> bool {
         !matches!(self, Self::Literal(Content::Raw { envelope: false, .. }))
     }

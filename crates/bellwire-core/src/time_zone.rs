@@ -2,12 +2,13 @@
 
 use chrono_tz::{TZ_VARIANTS, Tz};
 
-/// Longest name, in octets.
+/// Maximum bytes of a name.
 const NAME_MAX: usize = 64;
-/// First parts of names: a zone that a newer database has is kept if it begins with one of these areas.
+/// First parts of zone names. An unknown name that begins with one of these areas is accepted, because a newer database may
+/// have it.
 const AREAS: [&str; 10] =
     ["Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"];
-/// Zones without summer time at offsets that are no whole hours, in minutes east of Greenwich.
+/// Zones without summer time at offsets that are not whole hours, in minutes east of Greenwich.
 const BROKEN_HOURS: [(i32, &str); 8] = [
     (-570, "Pacific/Marquesas"),
     (210, "Asia/Tehran"),

@@ -1,4 +1,4 @@
-//! Subscriptions to which this worker sends nothing for a while: their push service refused more pushes to them.
+//! Subscriptions to which this worker sends nothing for a while, because their push service refused pushes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,25 +10,26 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_rules::classify::{Outcome, ResponseKind};
 use bellwire_rules::policy::hold::{HoldReason, KNOWN_FOR, of_throttled_subscription};
 
-/// Most holds in memory, some 10 MB. A subscription beyond them is refused once more, and its deliveries wait by their own retries.
+/// Maximum holds in memory, some 10 MB. Beyond them, a subscription is refused once more, and its deliveries wait for their own
+/// retries.
 pub(super) const HOLDS_MAX: usize = 100_000;
 
 /// Holds of single subscriptions, found by this worker or by others.
 #[derive(Default)]
 pub(super) struct SubscriptionHolds {
     known: RwLock<HashMap<SubscriptionId, HoldReason>>,
-    /// Number of holds: without any, a look takes no lock.
+    /// Number of holds. Without any, a lookup takes no lock.
     len: AtomicUsize,
 }
 
 impl SubscriptionHolds {
-    /// Returns the time before which no POST to this subscription may start, unless that is over.
+    /// Returns the end of the subscription's hold. `None`: not held.
     pub(super) fn until(&self, subscription: SubscriptionId, now: Timestamp) -> Option<Timestamp> {
         self.find(subscription).map(|held| held.until).filter(|until| now < *until)
     }
 
-    /// Learns from the response to a POST that began at `posted_at`. Returns the hold to be stored: that of a refusal, or one without
-    /// length once a push is accepted after a hold.
+    /// Processes the response to a POST that began at `posted_at`. Returns the hold to store: that of a refusal, or a
+    /// zero-length one when a push is accepted after a hold.
     pub(super) fn answered(
         &self,
         subscription: SubscriptionId,
@@ -49,7 +50,7 @@ impl SubscriptionHolds {
         Some(held)
     }
 
-    /// Takes over holds. Of two of one subscription the one that ends later stands.
+    /// Adds holds from other workers. Of two holds of one subscription the one that ends later counts.
     pub(super) fn adopt(&self, holds: impl IntoIterator<Item = (SubscriptionId, HoldReason)>) {
         let mut holds = holds.into_iter().peekable();
         if holds.peek().is_none() {
@@ -67,7 +68,7 @@ impl SubscriptionHolds {
         self.len.store(known.len(), Ordering::Release);
     }
 
-    /// Takes a hold back for the one before: the response meant the sender.
+    /// Restores the previous hold, because the response concerned the sender.
     pub(super) fn take_back(&self, subscription: SubscriptionId, before: Option<HoldReason>) {
         let mut known = self.known.write();
         match before {
@@ -85,7 +86,7 @@ impl SubscriptionHolds {
         }
     }
 
-    /// Returns the last hold of a subscription that is not forgotten.
+    /// Returns the last hold of a subscription, if it is still stored.
     pub(super) fn find(&self, subscription: SubscriptionId) -> Option<HoldReason> {
         if self.len.load(Ordering::Acquire) == 0 { None } else { self.known.read().get(&subscription).copied() }
     }

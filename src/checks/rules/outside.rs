@@ -10,7 +10,7 @@ use crate::checks::CheckResult;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::classify::Failure;
 
-/// Clock differences in seconds: logs are confusing, and certificates and VAPID tokens are refused.
+/// Clock difference in seconds for a warning (confusing logs) and a failure (certificates and VAPID tokens are refused).
 const OFF_S: [i64; 2] = [10, 300];
 /// Domains of examples in documentation.
 const PLACEHOLDERS: [&str; 3] = ["example.com", "example.org", "example.net"];

@@ -7,11 +7,11 @@ use crate::checks::{CheckResult, Health};
 use bellwire_store::operations::distribution::{Machine, Placement};
 use bellwire_store::operations::setup::{Dead, Expired};
 
-/// Minimum shares of free inodes.
+/// Minimum share of free inodes for a warning and a failure.
 const INODES_LITTLE: [f64; 2] = [0.1, 0.02];
-/// Shares of the maximum open files.
+/// Share of the maximum open files for a warning and a failure.
 const FILES_OPEN: [f64; 2] = [0.7, 0.9];
-/// Ratio of a node's data to its fair share above which shards should be moved, and the minimum octets for the check.
+/// Ratio of a node's data to its fair share above which shards should be moved.
 const UNEVEN: f64 = 1.5;
 const UNEVEN_FROM: i64 = 1 << 30;
 /// Minimum dead rows of a table for a finding.

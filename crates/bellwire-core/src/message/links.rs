@@ -1,11 +1,11 @@
-//! Absolute links of a notification.
+//! Makes the links of a notification absolute.
 
 use super::{Notification, unfit_url};
 
 impl Notification {
-    /// Makes links and pictures absolute. Paths lead to `site`, an origin, and so does a click without a link. Safari shows a
-    /// declarative push by itself only if `navigate` is absolute. Without a site, paths stay, and service workers resolve them.
-    /// Nothing is checked.
+    /// Makes links and pictures absolute with `site`, an origin. A click without a link also gets an absolute URL, because
+    /// Safari displays a declarative push itself only if `navigate` is absolute. Without a site, paths stay, and service
+    /// workers resolve them. Nothing is checked.
     pub fn complete(&mut self, site: Option<&str>) {
         let Some(site) = site else { return };
         let actions = self.actions.iter_mut().flat_map(|action| [&mut action.url, &mut action.icon]);
@@ -16,7 +16,7 @@ impl Notification {
     }
 }
 
-/// A path that [`unfit_url`] would let pass becomes a URL.
+/// Converts a path that [`unfit_url`] accepts to a URL.
 fn absolute(url: &mut String, site: &str) {
     if url.starts_with('/') && unfit_url(url).is_none() {
         url.insert_str(0, site);

@@ -8,18 +8,18 @@ use serde_json::{Map, Value};
 
 use crate::base64url;
 
-/// Payload for the page's own handler. In JSON it is a string, `{"base64": "…"}` in any spelling of base64, or another object,
+/// Payload for the site's own push handler. In JSON it is a string, `{"base64": "…"}` in any form of base64, or another object,
 /// which is sent as its JSON text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
     /// Text, sent as UTF-8.
     Text(String),
-    /// Sent as they are.
+    /// Bytes, sent unchanged.
     Octets(Vec<u8>),
 }
 
 impl Payload {
-    /// The octets to send.
+    /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
@@ -39,7 +39,7 @@ impl Serialize for Payload {
 
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// By hand, since an untagged enum would hide what is wrong with the base64.
+        /// Implemented by hand, because an untagged enum would hide faults of the base64.
         struct TextOrBase64;
         impl<'de> Visitor<'de> for TextOrBase64 {
             type Value = Payload;

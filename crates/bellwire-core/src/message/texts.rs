@@ -1,17 +1,17 @@
-//! The texts of a notification: where they stand, and what each has to be.
+//! Text fields of a notification, with their rules.
 
 use serde_json::Value;
 
 use super::{ACTION_TEXT_MAX, BODY_MAX, Notification, TAG_MAX, TITLE_MAX, URL_MAX, is_language_tag, longer, unfit_url};
 
-/// Place of a text in a notification.
+/// Text field of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextField {
     /// Title of the notification.
     Title,
     /// Body of the notification.
     Body,
-    /// The link that a click opens.
+    /// URL opened by a click.
     Url,
     /// URL of the icon.
     Icon,
@@ -31,7 +31,7 @@ pub enum TextField {
     ActionUrl(usize),
     /// Icon of a button.
     ActionIcon(usize),
-    /// Within a member of `data`, by an RFC 6901 pointer from there.
+    /// A string within `data`: the first part is the member, the second the RFC 6901 pointer within it.
     Data(String, String),
 }
 
@@ -55,17 +55,17 @@ impl TextField {
         }
     }
 
-    /// Whether it leads somewhere, or is a picture's address.
+    /// Whether the field is a URL.
     pub fn is_link(&self) -> bool {
         matches!(self, Self::Url | Self::Icon | Self::Image | Self::Badge | Self::ActionUrl(_) | Self::ActionIcon(_))
     }
 
-    /// Whether a notification may do without it.
+    /// Whether the field is optional.
     pub fn is_optional(&self) -> bool {
         !matches!(self, Self::Title | Self::ActionName(_) | Self::ActionTitle(_) | Self::Data(..))
     }
 
-    /// Whether a text is longer than may stand here.
+    /// Whether a text exceeds the maximum length of this field.
     pub fn is_too_long(&self, text: &str) -> bool {
         match self {
             Self::Title => longer(text, TITLE_MAX),
@@ -77,7 +77,7 @@ impl TextField {
         }
     }
 
-    /// Returns the fault of a text at this place, never the text itself. `None`: the text is valid.
+    /// Returns the fault of a text in this field, without the text. `None`: valid.
     pub fn fault(&self, text: &str) -> Option<String> {
         let is_blank = || text.trim().is_empty();
         let rule = |fits: bool, rule: String| (!fits).then_some(rule);
@@ -98,7 +98,7 @@ impl TextField {
         }
     }
 
-    /// The text here, if there is one.
+    /// Returns the text of this field, if present.
     pub fn get<'a>(&self, of: &'a Notification) -> Option<&'a str> {
         match self {
             Self::Title => Some(&of.title),
@@ -117,7 +117,7 @@ impl TextField {
         }
     }
 
-    /// Replaces the text of this field; an empty text removes an optional one.
+    /// Replaces the text of this field. An empty text removes an optional field.
     pub fn set(&self, of: &mut Notification, text: String) {
         let optional = |text: String| (!text.trim().is_empty()).then_some(text);
         match self {
@@ -143,7 +143,7 @@ impl TextField {
 }
 
 impl Notification {
-    /// All places of this notification that may hold a text.
+    /// Returns all text fields of this notification.
     pub fn places(&self) -> Vec<TextField> {
         use TextField::{
             ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url,
@@ -161,7 +161,7 @@ impl Notification {
     }
 }
 
-/// Passes the pointers of all texts within a value to `tell`. `at` is the pointer of the value, and is restored.
+/// Calls `tell` with the pointer of each string within a value. `at` is the pointer of the value, and is restored.
 fn texts_within(value: &Value, at: &mut String, tell: &mut impl FnMut(&str)) {
     let len = at.len();
     match value {
@@ -184,7 +184,7 @@ fn texts_within(value: &Value, at: &mut String, tell: &mut impl FnMut(&str)) {
     }
 }
 
-/// A name as RFC 6901 writes it.
+/// Escapes a member name for an RFC 6901 pointer.
 fn segment(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! Promises of the fair queue and of batches, without a database or a gateway.
+//! Tests of the fair queue and of batches, without a database or a push service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,12 +118,12 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
     (0..n).map(job).collect()
 }
 
-/// Streams of an origin that takes any number of requests.
+/// Returns the streams of an origin that allows any number of requests.
 fn unbounded(_: &str) -> Streams {
     Streams { open: u32::MAX, further: 0 }
 }
 
-/// Takes a turn at once, if there is one for anybody.
+/// Takes the next delivery if one is ready.
 fn turn(queue: &FairQueue) -> Option<super::fair::turn::Turn> {
     match queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW)) {
         Some(NextTurn::Turn(turn)) => Some(turn),

@@ -1,4 +1,4 @@
-//! Properties of the fair queue's shares, tried on generated apps, weights and orders of arrival.
+//! Property tests of the fair queue's shares, with generated apps, weights and orders of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ fn app(n: usize) -> AppId {
     AppId(Uuid::from_u128(n as u128))
 }
 
-/// Accepts the delivery of a turn, and returns its tier.
+/// Accepts the next delivery, and returns its tier.
 fn accepted_tier(queue: &FairQueue) -> Option<usize> {
     let turn = turn(queue)?;
     sharing::accept(queue, &turn);

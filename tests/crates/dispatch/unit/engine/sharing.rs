@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use super::*;
 use crate::fair::turn::Turn;
 
-/// Gives a permit back with an answer: the gateway took the delivery.
+/// Returns a permit with a response: the push was accepted.
 pub(super) fn accept(queue: &FairQueue, turn: &Turn) {
     let outcome =
         classify(Gateway::Fcm, &PostResult::Response { status: 201, headers: &Default::default(), body: b"" }, NOW);
@@ -43,9 +43,9 @@ async fn saturated_tiers_share_by_their_weights() {
     assert_eq!(taken, [800, 300, 100]);
 }
 
-/// Keeps 60 deliveries of each tier waiting in a lane with so few permits, all of them out but for a moment. Of those of
-/// engagement only one of so many comes to a POST: the others were claimed too long ago.
-/// Returns how many of each tier were sent, and the most that were out and not transactional.
+/// Keeps 60 deliveries of each tier waiting in a lane with `limit` permits, almost all in use. Only one in `one_of` engagement
+/// deliveries leads to a POST: the others were claimed too long ago. Returns how many of each tier were sent, and the most that
+/// were in flight without the transactional ones.
 fn share_permits(limit: u32, given_back_at_once: usize, rounds: usize, one_of: usize) -> ([usize; 3], usize) {
     let queue = FairQueue::new(limit, NOW, |_, _| {}, unbounded);
     // A lane that has permits enough, and the tier in the middle only: its turns are not this lane's.
@@ -228,7 +228,8 @@ async fn full_lane_blocks_no_other() {
     assert_eq!(turn(&queue).unwrap().job.lane.id, LaneId(2), "lane 1 has its only permit in use");
 }
 
-/// Takes so many turns, each of which ends at once, while every lane has deliveries waiting; how many fell to the first app.
+/// Takes `n` deliveries, each of which ends at once, while every lane has deliveries waiting. Returns how many belong to the
+/// first app.
 fn turns_of_the_first(queue: &FairQueue, n: usize) -> usize {
     let mut first = 0;
     for _ in 0..n {
@@ -410,7 +411,7 @@ async fn streams_bound_all_lanes_of_an_origin_together() {
     assert_eq!(queue.room(&one, Tier::Engagement, NOW).n, 16, "few are claimed ahead");
 }
 
-/// Turns of each lane and tier behind so many streams, each answered before the next.
+/// Returns lane and tier of `n` deliveries with this number of streams, each answered before the next.
 fn turns_behind(streams: u32, lanes: &[Arc<LaneInfo>], n: usize) -> Vec<(LaneId, Tier)> {
     let queue = behind(&Arc::new(AtomicU32::new(streams)));
     let messages = Tier::ALL.map(message);
