@@ -1,5 +1,5 @@
-//! Backup and restore of the whole database by `pg_dump` and `pg_restore`, of the embedded Postgres or another one.
-//! [`file`] defines the format, [`age`] encrypts it, and [`restoring`] removes outdated state from a restored database.
+//! Backup and restore of the whole database by `pg_dump` and `pg_restore`, with the embedded Postgres or another one. [`file`]
+//! defines the format, [`age`] encrypts it, and [`restoring`] settles a restored database.
 
 mod age;
 mod file;
@@ -37,9 +37,9 @@ use bellwire_store::operations::schema::{self, Contents, SCHEMA};
 use bellwire_store::{self as store, Beside, SchemaError};
 use bellwire_vault::Vault;
 
-/// Octets of the write buffer.
+/// Bytes of the write buffer.
 const BUFFER: usize = 1 << 20;
-/// Connections: one to read, and one to record.
+/// Connections to the database: one to read, and one to record.
 const CONNECTIONS: u32 = 2;
 
 /// An open database and its options. `postgres` is set if it is the embedded one.
@@ -77,15 +77,15 @@ async fn tools(config: &Config, major: u32) -> anyhow::Result<Binaries> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct BackupRecord {
     pub id: Uuid,
-    /// Later events are not in the backup.
+    /// Start of the backup. Later changes are not in it.
     pub began_at: Timestamp,
-    /// Octets of the backup.
+    /// Size of the backup in bytes.
     pub octets: u64,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum BackupTarget {
-    /// A new file, readable by its owner only. Its name ends in `.part` until it is complete.
+    /// A new file that only its owner can read. Its name ends in `.part` until it is complete.
     File(PathBuf),
     Stdout,
 }
@@ -95,9 +95,9 @@ pub(crate) struct BackupOutput {
     pub to: BackupTarget,
     /// Recipients of the encryption. Empty: not encrypted.
     pub recipients: Vec<Recipient>,
-    /// Maximum octets per second.
+    /// Maximum bytes per second.
     pub max_rate: Option<NonZeroU64>,
-    /// Whether no progress is shown.
+    /// Whether progress is hidden.
     pub is_quiet: bool,
 }
 
@@ -251,7 +251,7 @@ pub(crate) struct How {
     pub resume_pending: bool,
     /// Whether the tables of a database with Bellwire's data are replaced.
     pub replace: bool,
-    /// Whether no progress is shown.
+    /// Whether progress is hidden.
     pub is_quiet: bool,
 }
 
@@ -259,7 +259,7 @@ pub(crate) struct How {
 pub(crate) struct Restored {
     /// Id of the backup. Null if another tool restored it.
     pub backup: Option<Uuid>,
-    /// Later events are missing.
+    /// Time from which data are missing.
     pub backed_up_at: Timestamp,
     /// Whether pending messages and campaigns are held back.
     pub held_back: bool,
@@ -282,7 +282,7 @@ pub(crate) async fn restore(
     restored
 }
 
-/// A file that has been verified.
+/// A backup file that has been verified.
 struct BackupFile {
     path: PathBuf,
     identities: Arc<Vec<Identity>>,
@@ -290,8 +290,8 @@ struct BackupFile {
     vault: Vault,
 }
 
-/// Verifies a file to its end. Fails unless it is a complete backup of this or an earlier version, made under the
-/// present master key.
+/// Verifies a file to its end. Fails unless it is a complete backup of this or an earlier version, made with the current master
+/// key.
 async fn prove(
     config: &Config,
     path: PathBuf,
@@ -342,7 +342,7 @@ async fn restore_into(config: &Config, opened: &OpenDatabase, file: BackupFile, 
     Ok(settled)
 }
 
-/// Refuses a database that cannot or must not receive the backup. Returns the major version of its server.
+/// Fails if the database cannot or must not receive the backup. Returns the major version of its server.
 async fn refuse_unfit(config: &Config, opened: &OpenDatabase, manifest: &Manifest, how: How) -> anyhow::Result<u32> {
     match schema::inspect(&opened.options).await {
         Ok(Contents::Ours(applied)) if !applied.is_empty() && !how.replace => bail!(
@@ -370,7 +370,7 @@ async fn refuse_unfit(config: &Config, opened: &OpenDatabase, manifest: &Manifes
     Ok(major(server))
 }
 
-/// Size of a backup, which is little more than its archive.
+/// Returns the size of a backup file, which is little more than its archive.
 fn octets_of(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|metadata| metadata.len())
 }

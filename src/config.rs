@@ -1,9 +1,8 @@
-//! Every setting, with its default and bounds, once. The environment is read only here.
+//! All settings with their defaults and bounds. No other module reads the environment.
 //!
-//! A setting is looked for on the command line (`--batch-max`), then in the environment (`BELLWIRE_BATCH_MAX`), then in
-//! `bellwire.toml` (`batch_max`), and has a default otherwise. Secrets have no flag: any user of the machine can read
-//! command lines. Settings of OpenTelemetry (`otel_…`) have the variables of its specification, which platforms set for all that
-//! runs on them.
+//! A setting is read from the command line (`--batch-max`), then the environment (`BELLWIRE_BATCH_MAX`), then `bellwire.toml`
+//! (`batch_max`), and otherwise has its default. Secrets have no flag, because any user of the machine can read command lines.
+//! Settings of OpenTelemetry (`otel_…`) use the variables of its specification, which platforms set for all programs.
 
 mod descriptors;
 mod file;
@@ -37,41 +36,42 @@ pub(crate) use template::{man_page, template};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
 
-/// Prefix of the environment variables, except of those with their own names.
+/// Prefix of environment variables, except of settings with their own variable names.
 const PREFIX: &str = "BELLWIRE_";
-/// The variable by which platforms name a database, be it meant for us or for another application.
+/// Variable with which platforms name a database, possibly of another application.
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
-/// API key of a backend, as `bellwire init` prints it and the examples read it. The command line sends it to a server elsewhere.
+/// Variable with a backend's API key, as `bellwire init` prints it and the examples read it. The command line sends the key to
+/// a remote server.
 pub(crate) const BACKEND_KEY_VARIABLE: &str = "BELLWIRE_KEY";
-/// Address of the server that the command line asks.
+/// Variable with the URL of the server that the command line uses.
 pub(crate) const SERVER_VARIABLE: &str = "BELLWIRE_SERVER";
-/// A machine or container with less memory than this, in MiB, is small,
+/// Memory in MiB below which a machine or container is small.
 const SMALL_MIB: u32 = 512;
 /// Maximum connections to the embedded Postgres on a small machine.
 const SMALL_CONNECTIONS: u32 = 10;
-/// Replacement for a secret in output.
+/// Replacement of a secret in output.
 const MASK: &str = "********";
 
-/// Why the settings cannot be used. The texts are written for the person who started Bellwire.
+/// Reason for which the settings cannot be used. The texts are for the operator who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{name} {found}, but must be {allowed}")]
     Value {
-        /// Name of the flag or variable, or key and file.
+        /// Name of the flag or variable, or the key and file.
         name: String,
-        /// The value, unless it is secret.
+        /// Value, unless it is secret.
         found: String,
         allowed: String,
     },
     #[error("{} has the unknown key `{key}`; `bellwire serve --print-config` shows all that there are", file.display())]
     UnknownKey { file: PathBuf, key: String },
-    /// The file is not TOML, is unreadable, or is writable by another user.
+    /// The settings file is not TOML, is unreadable, or is writable by another user.
     #[error("{}: {reason}", file.display())]
     File { file: PathBuf, reason: String },
 }
 
-/// Registration of this server at an OpenID provider.
+/// Registration of this server at the OpenID provider.
 #[derive(Debug)]
 pub(crate) struct OidcClient<'a> {
     pub issuer: &'a str,
@@ -79,7 +79,7 @@ pub(crate) struct OidcClient<'a> {
     pub client_secret: &'a Secret,
 }
 
-/// One setting goes not with another.
+/// Creates an error about two settings that cannot be combined.
 fn wrong(key: &str, found: &str, allowed: &str) -> Error {
     Error::Value { name: key.to_owned(), found: found.to_owned(), allowed: allowed.to_owned() }
 }
@@ -89,7 +89,7 @@ fn is_setting(key: &str) -> bool {
 }
 
 impl Config {
-    /// Reads the settings of this process: flags, environment, file.
+    /// Reads the settings of this process from flags, environment and file.
     pub(crate) fn load(flags: &Flags) -> Result<Self, Error> {
         // Compose files and unit files pass empty variables for what is not set.
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -176,33 +176,34 @@ impl Config {
         })
     }
 
-    /// Variables with the prefix of settings that are not settings, sorted: mostly misspelt, and without effect.
+    /// Returns variables with the prefix of settings that are not settings, sorted. They have no effect, and are mostly
+    /// misspelt.
     pub(crate) fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
     }
 
-    /// A `bellwire.toml` in the current directory that is not read.
+    /// Returns a `bellwire.toml` in the current directory that is not read.
     pub(crate) fn passed_over(&self) -> Option<&Path> {
         self.passed_over.as_deref()
     }
 
-    /// Whether a setting, named by its key, was left at its default.
+    /// Whether a setting has its default, by its key.
     pub(crate) fn is_default(&self, key: &str) -> bool {
         self.given.iter().any(|(setting, given)| setting.key == key && matches!(given.origin, ValueSource::Default))
     }
 
-    /// Source of a setting's value: the flag, variable, or key and file.
+    /// Returns the source of a setting's value: the flag, variable, or key and file.
     pub(crate) fn origin(&self, key: &str) -> String {
         let (setting, given) = self.given.iter().find(|(setting, _)| setting.key == key).expect("a setting's key");
         name_of(setting, given)
     }
 
-    /// Whether the database was named by a variable that may be meant for another application.
+    /// Whether the database URL came from a variable that may be meant for another application.
     pub(crate) fn database_may_be_anothers(&self) -> bool {
         self.database_url.is_some() && self.origin("database_url").starts_with(COMMON_DATABASE_VARIABLE)
     }
 
-    /// The server's figures of delivery policies.
+    /// Returns the server settings of delivery policies.
     pub(crate) fn policy(&self) -> policy::TierSettings {
         let defaults = match self.policy_defaults {
             PolicyDefaults::Tuned => policy::TierSettings::DEFAULT,
@@ -226,7 +227,7 @@ impl Config {
         }
     }
 
-    /// Effective settings and their sources, as a `bellwire.toml`, with secrets masked.
+    /// Formats all settings with their values and sources as a `bellwire.toml`, with secrets masked.
     pub(crate) fn print(&self) -> String {
         let mut text = String::new();
         for (setting, given) in &self.given {
@@ -285,7 +286,7 @@ impl Config {
         })
     }
 
-    /// Statements to the database that take longer are slow.
+    /// Returns the duration from which a statement counts as slow.
     pub(crate) fn slow_statement(&self) -> Duration {
         Duration::from_millis(self.slow_statement_ms.into())
     }

@@ -1,12 +1,13 @@
-//! `bellwire demo`: a server, push services that misbehave, ten thousand browsers, one campaign with single messages
-//! beside it, and an account of where everything went.
+//! `bellwire demo`: a server, simulated push services with faults, ten thousand browsers, one campaign with single messages
+//! beside it, and a comparison of all results.
 //!
 //! ```text
-//! setup (simulator here, server as a process) ─ subscribers (registers) ─ campaign (sends; faults) ─ received ─ account ─ table
+//! setup (simulator here, server as a process) ─ subscribers (registers) ─ campaign (sends; faults) ─ received ─ account ─
+//! table
 //! ```
 //!
-//! The demo uses the public REST API only, except for the operator's first key. It compares the server's outcome of each delivery with the
-//! requests that the simulated gateways accepted and could decrypt.
+//! The demo uses only the public REST API, except for the operator's first key. It compares the server's result of each
+//! delivery with the requests that the simulated push services accepted and could decrypt.
 
 mod account;
 mod campaign;
@@ -29,7 +30,7 @@ use campaign::Record;
 use progress::Progress;
 use setup::{APP, Setup};
 
-/// Messages to single people.
+/// Number of messages to single people.
 const SINGLES: u32 = 200;
 
 /// Arguments of `bellwire demo`.
@@ -46,8 +47,8 @@ pub(crate) struct Args {
     keep: bool,
 }
 
-/// Runs the demo and writes its account to `out`, as JSON or as a table. Returns whether the account adds up. Ends
-/// early, with everything stopped, when `interrupted` is ready.
+/// Runs the demo and writes its results to `out`, as JSON or as a table. Returns whether the counts match. Ends early, with
+/// everything stopped, when `interrupted` is ready.
 pub(crate) async fn run(
     args: &Args,
     json: bool,
@@ -81,7 +82,7 @@ pub(crate) async fn run(
     shown.and_then(|adds_up| lowered.map(|()| adds_up))
 }
 
-/// Registers, sends, and settles the account. Returns the campaign's id, too.
+/// Registers browsers, sends, and compares the results. Also returns the campaign's id.
 async fn perform(args: &Args, setup: &Setup, progress: &Progress) -> anyhow::Result<(Account, String)> {
     let began = progress.elapsed();
     let browsers = subscribers::register(setup, args.subscriptions, progress).await?;
@@ -101,7 +102,7 @@ fn show(out: &mut impl Write, account: &Account, json: bool) -> anyhow::Result<(
     Ok(out.flush()?)
 }
 
-/// Keeps everything up until `interrupted`, with well-behaved gateways.
+/// Keeps everything running until `interrupted`, with push services without faults.
 async fn stay(
     setup: &mut Setup,
     campaign: &str,
@@ -128,7 +129,7 @@ async fn stay(
     }
 }
 
-/// From now on the gateways behave.
+/// Ends the faults of the push services.
 fn calm(setup: &Setup) {
     for rule in setup.simulator.report().rules {
         setup.simulator.remove_rule(rule.id);

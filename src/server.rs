@@ -272,7 +272,7 @@ pub(crate) fn http_limits(config: &Config) -> http_server::ListenerLimits {
     }
 }
 
-/// The facts of the configuration that the checks judge.
+/// Returns the settings that the checks need.
 pub(crate) fn setup(config: &Config) -> checks::Setup {
     let file = match config.master_key_source() {
         master_key::MasterKeySource::File(file) => Some(file),
@@ -301,7 +301,7 @@ pub(crate) fn setup(config: &Config) -> checks::Setup {
 }
 
 struct Served {
-    /// The API if this process has that role. Health, and metrics with a key, in any case.
+    /// Router of the API if this process has that role. In any case health, and metrics with a key.
     main: Router,
     metrics: Router,
 }

@@ -24,10 +24,9 @@ pub mod http_server {
     use bellwire_net::http_server::certificate::{Certificate, CurrentCertificate};
     use bellwire_net::http_server::tls::{Challenges, Tls};
 
-    /// TLS with this certificate and key, both PEM.
+    /// Returns TLS with this certificate and key, both PEM.
     ///
-    /// # Panics
-    /// If they are not a pair.
+    /// # Panics If they do not match.
     pub fn tls(chain: &str, key: &str) -> Tls {
         tls_with(chain, key, None)
     }

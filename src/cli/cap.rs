@@ -1,4 +1,4 @@
-//! `bellwire cap`: how many messages a person gets at most.
+//! `bellwire cap`: frequency caps, the maximum messages per person.
 
 use serde_json::{Value, json};
 

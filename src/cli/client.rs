@@ -23,15 +23,15 @@ use remote::Remote;
 
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
 
-/// Whether a verb may be the first thing that happens in a data directory.
+/// Whether a verb may create the data in an empty data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DataDirState {
     Here,
-    /// There must be something already; where there is nothing, the directory is probably the wrong one.
+    /// Data must exist already. An empty directory is probably the wrong one.
     Before,
 }
 
-/// The API, and the way to it.
+/// Client of the API, in this process or over HTTPS.
 #[derive(Debug)]
 pub(super) struct Client {
     /// Public URL of the server, without a trailing slash.
@@ -45,19 +45,19 @@ enum Transport {
     Remote(Remote),
 }
 
-/// Request to the API, and the names of the arguments that its parts come from.
+/// API request, with the arguments that its parts came from, for errors.
 #[derive(Debug)]
 pub(super) struct ApiRequest {
     pub method: Method,
     pub path: String,
-    /// JSON; null for none.
+    /// JSON body. Null: no body.
     pub body: Value,
     pub headers: Vec<(&'static str, String)>,
     pub names: Vec<(&'static str, &'static str)>,
 }
 
 impl ApiRequest {
-    /// A request without a body.
+    /// Creates a request without a body.
     pub(super) fn new(method: Method, path: String) -> Self {
         Self { method, path, body: Value::Null, headers: Vec::new(), names: Vec::new() }
     }
@@ -86,7 +86,7 @@ impl Client {
         })
     }
 
-    /// Calls the server at that address, with the key in [`BACKEND_KEY_VARIABLE`].
+    /// Creates a client of the server at this URL, with the key in [`BACKEND_KEY_VARIABLE`].
     pub(super) fn remote(server: &str) -> anyhow::Result<Self> {
         let remote = Remote::new(server, std::env::var(BACKEND_KEY_VARIABLE).ok())?;
         Ok(Self { server: remote.server.clone(), transport: Transport::Remote(remote) })
@@ -98,7 +98,7 @@ impl Client {
         }
     }
 
-    /// The database, for reads outside the API.
+    /// Returns the database, for reads outside the API. `None`: a remote server.
     pub(super) fn context(&self) -> Option<&Context> {
         match &self.transport {
             Transport::Local(local) => Some(&local.context),
@@ -106,13 +106,13 @@ impl Client {
         }
     }
 
-    /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.
+    /// Sends a request. A refusal is an error that names the faulty arguments. A response without content is null.
     pub(super) async fn ask(&self, request: &ApiRequest) -> anyhow::Result<Value> {
         let octets = to_bytes(self.answer(request).await?, ANSWER_MAX_OCTETS).await?;
         if octets.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&octets)?) }
     }
 
-    /// Makes a request whose answer may be of any length, and hands it on as it comes.
+    /// Sends a request whose response may be of any length, and passes it on as it arrives.
     pub(super) async fn stream(
         &self,
         request: &ApiRequest,
@@ -125,7 +125,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a request whose body may be of any length.
+    /// Sends a request with a streamed body of any length.
     pub(super) async fn upload(&self, path: String, names: &ArgumentNames, body: Body) -> anyhow::Result<Value> {
         let request = Request::builder().method(Method::POST).uri(path).body(body);
         let answer =
@@ -133,7 +133,7 @@ impl Client {
         Ok(serde_json::from_slice(&to_bytes(answer, ANSWER_MAX_OCTETS).await?)?)
     }
 
-    /// Makes a request; the body of its answer, unless that is a problem.
+    /// Sends a request and returns the body of the response. A problem is an error.
     async fn answer(&self, ApiRequest { method, path, body, headers, names }: &ApiRequest) -> anyhow::Result<Body> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
@@ -149,7 +149,7 @@ impl Client {
         self.answered(request, body, names).await
     }
 
-    /// Has the API answer a request with that JSON as its body.
+    /// Sends a request with this JSON body through the API in this process or elsewhere.
     async fn answered(&self, request: Request<Body>, body: &Value, names: &ArgumentNames) -> anyhow::Result<Body> {
         let response = match &self.transport {
             Transport::Local(local) => {
@@ -179,7 +179,7 @@ impl Client {
         self.ask(&ApiRequest::get(path)).await
     }
 
-    /// Reads a list to its end: one page that holds everything. The request has no query.
+    /// Reads all pages of a list and returns them as one. The request must have no query.
     pub(super) async fn list(&self, mut request: ApiRequest) -> anyhow::Result<Value> {
         let path = format!("{}?limit=250", request.path);
         request.path.clone_from(&path);
@@ -195,7 +195,7 @@ impl Client {
         Ok(page)
     }
 
-    /// Finds the app of a message in the database.
+    /// Returns the app of a message, from the database.
     pub(super) async fn app_of(&self, message: &str) -> anyhow::Result<String> {
         let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
         let context = self.context().context("--app: with --server, give the app that the message is of")?;
@@ -205,7 +205,7 @@ impl Client {
         Ok(found.app.to_string())
     }
 
-    /// Whether a server delivers. The database tells; a server that was asked is one.
+    /// Whether a server is running that delivers. Local data: read from the database. A remote server always delivers.
     pub(super) async fn delivers(&self) -> anyhow::Result<bool> {
         match self.context() {
             Some(context) => Ok(workers::any(&context.pool, context.clock.now()).await?),
@@ -214,7 +214,7 @@ impl Client {
     }
 }
 
-/// Whether an answer is a page for people, which the API does not have.
+/// Whether a response is an HTML page, which the API never returns.
 fn is_page(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"))
 }

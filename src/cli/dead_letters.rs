@@ -1,4 +1,4 @@
-//! `bellwire dead-letters`: finding deliveries that failed, sending them again, putting them aside, copying them out.
+//! `bellwire dead-letters`: lists, replays, discards and exports failed deliveries.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub(super) fn dead_letters() -> Group {
     group("dead-letters", "List, replay, discard and export failed deliveries", verbs)
 }
 
-/// Filters of dead letters, in the query or in the body's `filter`.
+/// Returns the filter arguments, for the query or for `filter` in the body.
 fn filter(is_query: bool) -> [Parameter; 10] {
     macro_rules! to {
         ($name:literal) => {
@@ -80,7 +80,7 @@ fn state() -> Parameter {
     option("--state <STATE>", "?state", "State of the dead letters; any by default").one_of(states)
 }
 
-/// A verb that turns the open dead letters of a selection.
+/// Declares a verb that replays or discards the open dead letters of a filter.
 fn handling(name: &'static str, request: &'static str, about: &'static str) -> Verb {
     let cap = "Maximum number of dead letters, 1 to 100,000; 10,000 by default";
     verb(name, request, about)

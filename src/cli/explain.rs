@@ -1,4 +1,4 @@
-//! `bellwire explain`: one delivery's story in plain words.
+//! `bellwire explain`: explains one delivery in plain words.
 
 use serde_json::Value;
 

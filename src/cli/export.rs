@@ -1,4 +1,4 @@
-//! `bellwire export`: everything that an app owns, as a file for `bellwire import` on another server.
+//! `bellwire export`: writes all data of an app to a file for `bellwire import` on another server.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom, Write, stdout};
@@ -14,7 +14,7 @@ use super::verb::{Call, Verb, app, flag, option, verb};
 use crate::api::exports::record::{END, SUBSCRIPTION};
 use crate::progress::{Progress, Unit};
 
-/// More octets than any line has.
+/// Upper bound for the bytes of a line.
 const LINE_MAX: u64 = 1 << 20;
 
 pub(super) fn export() -> Verb {
@@ -72,7 +72,7 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// About as many lines as there are active subscriptions. `None`: unknown.
+/// Estimates the number of lines by the number of active subscriptions. `None`: unknown.
 async fn lines(call: &Call<'_>) -> Option<u64> {
     if call.has("resume") {
         return None;
@@ -106,7 +106,7 @@ enum After {
     All,
 }
 
-/// Opens a file behind its last whole line; what follows is cut off. Without subscriptions in it, it begins anew.
+/// Opens a file to append after its last complete line, and removes incomplete data after it. A file without subscriptions is started again.
 fn go_on(at: &Path) -> anyhow::Result<(File, After)> {
     let mut file = OpenOptions::new().read(true).write(true).open(at)?;
     let length = file.metadata()?.len();

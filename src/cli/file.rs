@@ -1,4 +1,4 @@
-//! Files and JSON that arguments name.
+//! Reads files and JSON given in arguments.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// The JSON that an argument stands for: itself, or @FILE.
+/// Parses the JSON of an argument: the argument itself, or @FILE.
 pub(super) fn given_json(argument: &str, given: &str) -> anyhow::Result<Value> {
     let octets = match given.strip_prefix('@') {
         Some(file) => read(Path::new(file))?,
@@ -15,7 +15,7 @@ pub(super) fn given_json(argument: &str, given: &str) -> anyhow::Result<Value> {
     serde_json::from_slice(&octets).with_context(|| format!("{argument} is not JSON"))
 }
 
-/// The JSON in a file.
+/// Parses the JSON in a file.
 pub(super) fn file_of_json(argument: &str, file: &str) -> anyhow::Result<Value> {
     serde_json::from_slice(&read(Path::new(file))?).with_context(|| format!("{argument}: {file} is not JSON"))
 }

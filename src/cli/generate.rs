@@ -11,15 +11,14 @@ use clap_complete::Shell;
 use super::output::Stdout;
 use crate::config;
 
-/// Prints what completes commands in that shell.
+/// Prints the completion script of a shell.
 pub(super) fn completions(command: Command, shell: Shell) -> io::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut visible(&command), "bellwire", &mut text);
     Stdout.write_all(&text)
 }
 
-/// Writes a man page for each command (`bellwire.1`, `bellwire-app-create.1`) and one for the file of settings
-/// (`bellwire.toml.5`).
+/// Writes a man page for each command (`bellwire.1`, `bellwire-app-create.1`) and for the settings file (`bellwire.toml.5`).
 pub(super) fn man(command: Command, directory: &Path) -> anyhow::Result<()> {
     let failed = || format!("cannot write man pages to {}", directory.display());
     fs::create_dir_all(directory).with_context(failed)?;
@@ -35,7 +34,7 @@ pub(super) fn openapi() -> anyhow::Result<()> {
     Ok(writeln!(Stdout, "{document}")?)
 }
 
-/// The same command without its hidden arguments, which completions would offer: every verb takes every setting.
+/// Returns the command without its hidden arguments. Completions would offer them, because every verb accepts every setting.
 pub(super) fn visible(command: &Command) -> Command {
     // clap keeps names for the life of the process, and so does this, which ends right after.
     let name: &'static str = command.get_name().to_owned().leak();

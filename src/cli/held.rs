@@ -1,4 +1,4 @@
-//! `bellwire held`: what a restore has held back.
+//! `bellwire held`: manages what a restore has held back.
 
 use anyhow::{Context as _, bail};
 use axum::http::Method;
@@ -13,7 +13,7 @@ use super::settings::FewSettings;
 use bellwire_core::id::AppId;
 use bellwire_store::operations::restoring::{self, HeldWork as What};
 
-/// Page size.
+/// Maximum campaigns and messages listed.
 const AT_ONCE: i64 = 200;
 
 #[derive(Debug, Subcommand)]
@@ -78,12 +78,12 @@ impl HeldCommand {
     }
 }
 
-/// The database, which `--server` does not lead to.
+/// Returns the database. Fails with `--server`.
 fn pool(client: &Client) -> anyhow::Result<&PgPool> {
     Ok(&client.context().context("held deliveries are in the database of the server")?.pool)
 }
 
-/// Turns one. False: it was over by then.
+/// Resumes or cancels one campaign or message. Returns `false` if it has already ended.
 async fn turn(client: &Client, app: AppId, what: What, verb: &str) -> anyhow::Result<bool> {
     let place = place(app, what);
     client

@@ -45,7 +45,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Tools", &["simulate-gateway", "openapi", "completions", "man"]),
 ];
 
-/// Lists the commands of the program by subject instead of in one list.
+/// Lists the program's commands by subject instead of in one list.
 pub(super) fn grouped(program: Command) -> Command {
     let mut list = String::new();
     for (subject, names) in GROUPS {

@@ -1,4 +1,4 @@
-//! `bellwire app identity-key`: what a site's backend signs user tokens with.
+//! `bellwire app identity-key`: keys with which a backend signs user tokens.
 
 use std::path::Path;
 

@@ -1,9 +1,10 @@
-//! `bellwire import`: subscriptions of any sender into an app, or a whole app that `bellwire export` took out of another server.
+//! `bellwire import`: imports subscriptions of any sender into an app, or a whole app that `bellwire export` wrote on another
+//! server.
 //!
-//! A whole-app file begins with settings, which this module creates line by line through the API. An existing app keeps its own settings
-//! unless an argument asks for those of the file: a list of subscriptions can come from an untrusted source, and one first line would make
-//! it a whole app. From the first other line on, the file is streamed to the API. An empty line replaces each earlier line, so that line
-//! numbers stay correct.
+//! A whole-app file begins with settings, which this module creates line by line through the API. An existing app keeps its own
+//! settings unless an argument requests those of the file: otherwise a list from an untrusted source could change settings by
+//! adding a line. From the first other line on, the file is streamed to the API. Each earlier line is replaced by an empty one,
+//! so that line numbers stay correct.
 
 mod listed;
 mod settings;
@@ -31,9 +32,9 @@ use settings::Making;
 
 const NAMES: &ArgumentNames =
     &[("app", "--app"), ("map", "--map"), ("charset", "--charset"), ("format", "--format"), ("import", "--resume")];
-/// More octets than any line has that stands before the subscriptions.
+/// Upper bound for the bytes of a settings line.
 const LINE_MAX: u64 = 1 << 20;
-/// Octets that are handed on at a time.
+/// Bytes passed on at a time.
 const PART: usize = 64 * 1024;
 /// Value of `--resume` without an argument.
 const LATEST: &str = "latest";
@@ -83,13 +84,13 @@ struct Import<'a> {
     dry_run: bool,
 }
 
-/// A file as it is read, and the line that was read last.
+/// Reader of a file, with the last line that was read.
 struct LineSource {
     reader: BufReader<File>,
     line: Vec<u8>,
-    /// Lines that were read before that one.
+    /// Number of lines before the last one.
     before: usize,
-    /// Bytes of the file. `None`: it is a pipe.
+    /// Bytes of the file. `None`: a pipe.
     size: Option<u64>,
 }
 
@@ -109,7 +110,7 @@ impl LineSource {
         Ok(Self { reader, line: Vec::new(), before: 0, size })
     }
 
-    /// Reads the next line. None: there is none.
+    /// Reads the next line. `None`: end of the file.
     async fn next(&mut self) -> anyhow::Result<Option<&[u8]>> {
         self.before += usize::from(!self.line.is_empty());
         self.line.clear();
@@ -117,7 +118,7 @@ impl LineSource {
         Ok((!self.line.is_empty()).then_some(&*self.line))
     }
 
-    /// All from the last line on, behind as many empty lines as were read before it. Shows how much was read.
+    /// Returns the file from the last line on, after an empty line for each earlier one. Shows progress unless `is_quiet`.
     fn rest(self, is_quiet: bool) -> Body {
         let Self { reader, line, before, size } = self;
         let progress = Progress::begin("import", Unit::Bytes, size, is_quiet);
@@ -148,16 +149,16 @@ fn of_export(line: &[u8]) -> Option<(&'static str, Map<String, Value>)> {
     Some((kind, members))
 }
 
-/// Result of the lines before the subscriptions.
+/// Result of the settings lines at the beginning.
 #[derive(Debug, Default)]
 struct Before {
-    /// The app that the rest is for; none: there is none yet, and it is a dry run.
+    /// App to import into. `None`: a dry run for an app that does not exist yet.
     app: Option<String>,
     made: usize,
     faults: Vec<Value>,
-    /// Settings that a dry run found and did not create.
+    /// Settings found in a dry run, which did not create them.
     listed: Vec<Setting>,
-    /// Why a dry run's file would be refused.
+    /// Reason why the file of a dry run would be refused. `None`: it would be accepted.
     refusal: Option<String>,
 }
 
@@ -194,7 +195,8 @@ impl<'a> Import<'a> {
         if self.call.has("format") { self.call.text("format") } else { by_name.to_owned() }
     }
 
-    /// Makes what stands before the subscriptions. None: it is no whole app. The line after that is the source's last.
+    /// Creates the settings at the beginning of a file. `None`: not a whole app. The line after them is then the source's last
+    /// one.
     async fn begin(&self, source: &mut LineSource) -> anyhow::Result<Option<Before>> {
         let Some((APP, first)) = source.next().await?.and_then(of_export) else { return Ok(None) };
         let app = self.app.as_deref().or_else(|| first.get("slug")?.as_str());
@@ -241,7 +243,7 @@ impl<'a> Import<'a> {
         Ok(Some(Before { app: (exists || !self.dry_run).then_some(app), made, faults, listed, refusal }))
     }
 
-    /// Has the API take the rest in.
+    /// Streams the rest to the API.
     async fn take_in(&self, app: &str, source: LineSource) -> anyhow::Result<Value> {
         let (client, all) = (self.client, path(["apps", app, "imports"]));
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -273,7 +275,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// The import that `--resume` means.
+/// Returns the import selected by `--resume`.
 async fn resumed(client: &Client, all: &str, id: &str) -> anyhow::Result<String> {
     if id != LATEST {
         return Ok(id.to_owned());
@@ -283,7 +285,7 @@ async fn resumed(client: &Client, all: &str, id: &str) -> anyhow::Result<String>
     Ok(text(open.context("no import of this app has broken off")?, "/id"))
 }
 
-/// Looks whether the rest is whole, where there is no app yet that it could be tried on.
+/// Checks that the rest of a dry run is complete, if there is no app to try it on.
 async fn look_through(mut source: LineSource) -> anyhow::Result<Value> {
     let (mut subscriptions, mut faults, mut has_end) = (0, Vec::new(), false);
     let mut line = Some(source.line.clone()).filter(|line| !line.is_empty());
@@ -364,7 +366,7 @@ fn report(out: Output, file: &Path, is_whole: bool, before: Before, mut import: 
     Ok(())
 }
 
-/// Shows the first rows of a dry run, a line for each cell.
+/// Formats the first rows of a dry run, one cell per line.
 fn sample(rows: &Value) -> String {
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
     let cell = |row: &Value, cell: &Value| {

@@ -1,4 +1,4 @@
-//! `bellwire init`: everything that a site needs to begin with, in one command.
+//! `bellwire init`: creates everything that a site needs, in one command.
 
 use anyhow::bail;
 use axum::http::Method;
@@ -12,11 +12,11 @@ use super::verb::{Call, Verb, option, positional, verb};
 use crate::api::http::problem::ProblemCode;
 use bellwire_webpush::keys::check_subject;
 
-/// The topic that a site begins with.
+/// Topic created for a new site.
 const TOPIC: &str = "news";
-/// Contact of its VAPID key where the site's address is none that push services take.
+/// Contact of its VAPID key if the site's address is not acceptable to push services.
 const NO_CONTACT: &str = "mailto:push@example.com";
-/// Scopes of a backend's API key: send messages, read results, and assign browsers to users.
+/// Scopes of the backend's API key: send messages, read results, and assign browsers to users.
 const SCOPES: [&str; 3] = ["send", "read", "subscribers"];
 
 pub(super) fn init() -> Verb {

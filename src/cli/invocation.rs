@@ -1,7 +1,7 @@
-//! Commands in texts for people, completed so that they work as printed.
+//! Completes commands in texts for people, so that they work as printed.
 //!
-//! Texts name a command as `bellwire held list`. The program may have another path, and the settings that lead to this database may
-//! have been given as flags. [`complete`] puts both in, wherever a text for people is printed.
+//! Texts name a command as `bellwire held list`. The program may have another path, and the settings that locate the database
+//! may have been given as flags. [`complete`] inserts both, wherever a text for people is printed.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -13,30 +13,30 @@ use crate::config::Flags;
 
 const NAME: &str = "bellwire ";
 const SERVER_FLAG: &str = " --server ";
-/// Settings that lead to the data, and so belong to every command that follows. The others have no part in where a command acts.
+/// Settings that locate the data, which a following command needs, too.
 const REPEATED: [&str; 3] = ["data_dir", "master_key_file", "postgres_bin"];
 
 const ON_SERVER: &str = "admin backup doctor health held keys master-key migrate postgres restore serve";
 
-/// Whether a command works on the data of its own machine, and so not with `--server`.
+/// Whether a command works on local data, and so not with `--server`.
 pub(super) fn is_on_server(verb: &str) -> bool {
     ON_SERVER.split(' ').any(|name| name == verb)
 }
 
-/// Flags of this invocation that a following command needs, each after a space; empty if there are none.
+/// Flags of this invocation that a following command needs, each after a space.
 static FLAGS: OnceLock<String> = OnceLock::new();
 
-/// Keeps the flags of this invocation for [`complete`]. The first call of a process counts.
+/// Stores the flags of this invocation for [`complete`]. Only the first call has an effect.
 pub(super) fn remember(flags: &Flags) {
     let _ = FLAGS.set(arguments(flags));
 }
 
-/// Keeps the server that was asked for [`complete`].
+/// Stores the server of this invocation for [`complete`].
 pub(super) fn remember_server(server: &str) {
     let _ = FLAGS.set(format!("{SERVER_FLAG}{}", quoted(server)));
 }
 
-/// Completes the commands of a text: this program's path instead of its name, and the flags of this invocation after the verb.
+/// Completes the commands in a text: this program's path instead of its name, and the flags of this invocation after the verb.
 pub(super) fn complete(text: &str) -> Cow<'_, str> {
     let program = std::env::args().next().unwrap_or_else(|| NAME.trim_end().to_owned());
     completed(text, &program, FLAGS.get().map_or("", String::as_str))
@@ -65,7 +65,7 @@ fn completed<'a>(text: &'a str, program: &str, flags: &str) -> Cow<'a, str> {
     Cow::Owned(completed)
 }
 
-/// Flags that lead to the data, each after a space.
+/// Returns the flags that locate the data, each after a space.
 pub(super) fn arguments(flags: &Flags) -> String {
     let file = flags.file().map(|file| ("config", file.display().to_string()));
     let values = REPEATED.iter().filter_map(|key| Some((*key, flags.value(key)?.to_owned())));

@@ -1,4 +1,4 @@
-//! `bellwire key`: API keys of apps, of operators and of what reads metrics.
+//! `bellwire key`: API keys of apps, operators and metrics scrapers.
 
 use anyhow::ensure;
 use clap::ArgGroup;
@@ -57,7 +57,7 @@ pub(super) fn key() -> Group {
     group("key", "Create, list and revoke API keys", verbs)
 }
 
-/// A verb about the keys of an app, or of no app.
+/// Declares a verb about the keys of an app, or of the server.
 fn owned(name: &'static str, request: &'static str, about: &'static str) -> Verb {
     let operator = "Of no app: for operators, who may do everything in all apps, or to read the server's metrics";
     let owner = [

@@ -1,4 +1,4 @@
-//! `bellwire log-level`: what is seen in the log of all processes, for a while.
+//! `bellwire log-level`: temporary log level of all processes.
 
 use serde_json::Value;
 

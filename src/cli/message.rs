@@ -1,4 +1,4 @@
-//! `bellwire message`: how it goes, and turning it.
+//! `bellwire message`: shows, pauses, resumes and cancels messages.
 
 use serde_json::Value;
 
@@ -43,12 +43,12 @@ pub(super) fn messages() -> Group {
     group("message", "List, show, pause, resume and cancel messages", verbs)
 }
 
-/// The message that a verb is about.
+/// Argument with the id of the message.
 pub(super) fn message() -> Parameter {
     positional("MESSAGE", "{message}", "Id of the message")
 }
 
-/// The app of the message; looked up unless given.
+/// Argument with the app of the message. By default it is looked up.
 pub(super) fn app_of_message() -> Parameter {
     let help = "The app's short name or id; by default the one that the message is of";
     option("--app <APP>", "{app}", help).is(word()).find(|call, given| Box::pin(find_app(call, given)))
@@ -58,7 +58,7 @@ async fn find_app(call: &Call<'_>, given: Value) -> anyhow::Result<Value> {
     if given.is_null() { call.client.app_of(&call.text("MESSAGE")).await.map(Value::from) } else { Ok(given) }
 }
 
-/// The counts that add up to `targeted`, whom a sunset rule left out, and those that `accepted` splits into.
+/// Counts that are printed: those that add up to `targeted`, recipients excluded by a sunset rule, and the parts of `accepted`.
 const COUNTS: &str = "targeted queued dispatching retrying accepted gone expired dead cancelled capped sunset awaiting_ack \
                       acknowledged unconfirmed displayed clicked closed";
 

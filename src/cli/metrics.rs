@@ -1,4 +1,4 @@
-//! `bellwire metrics`: figures over time.
+//! `bellwire metrics`: metrics over time.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::output::{columns_of, rows, text, time};
 use super::verb::{Call, Verb, moment, option, time as time_option, verb, word};
 use bellwire_core::clock::Clock;
 
-/// Default measures.
+/// Measures that are shown by default.
 const MEASURES: &str = "accepted,gone,expired,dead,cancelled,acceptance_rate,latency_p50,latency_p95";
 
 pub(super) fn metrics() -> Verb {

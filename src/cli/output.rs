@@ -1,4 +1,4 @@
-//! Output of commands: JSON for programs, short text and tables for people.
+//! Output of commands: JSON, or text and tables for people.
 
 use std::io::{self, Write};
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::invocation;
 
-/// Output format.
+/// Output format and functions of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
     pub json: bool,
 }
 
 impl Output {
-    /// Prints an answer for machines or for people.
+    /// Prints a response as JSON or as text.
     pub(super) fn say(self, machine: &Value, people: &str) -> io::Result<()> {
         if self.json { writeln!(Stdout, "{machine}") } else { writeln!(Stdout, "{}", invocation::complete(people)) }
     }
 
-    /// Adds something for people, beside what is printed for programs.
+    /// Prints a text for people to standard error.
     pub(super) fn note(self, text: &str) {
         if !self.json {
             eprintln!("{}", invocation::complete(text));
@@ -26,7 +26,7 @@ impl Output {
     }
 }
 
-/// Standard output. Fails with [`ClosedPipe`] if its reader has left, as `head` does.
+/// Standard output. Fails with [`ClosedPipe`] if its reader has exited, as `head` does.
 pub(super) struct Stdout;
 
 impl Write for Stdout {
@@ -39,7 +39,7 @@ impl Write for Stdout {
     }
 }
 
-/// Standard output has no reader: nothing failed, and nothing is left to say.
+/// Standard output has no reader. This is no failure, and nothing more is printed.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output has no reader")]
 pub(super) struct ClosedPipe;
@@ -49,14 +49,14 @@ impl ClosedPipe {
         if error.kind() == io::ErrorKind::BrokenPipe { io::Error::new(error.kind(), Self) } else { error }
     }
 
-    /// Whether this is why a verb ended.
+    /// Whether a verb ended for this reason.
     pub(super) fn ended(error: &anyhow::Error) -> bool {
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         inner.is_some_and(|inner| inner.is::<Self>())
     }
 }
 
-/// Formats the value at a JSON pointer for people; a dash for a missing or null value.
+/// Formats the value at a JSON pointer. A missing or null value is a dash.
 pub(super) fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -70,12 +70,12 @@ pub(super) fn text(value: &Value, pointer: &str) -> String {
     }
 }
 
-/// Beginning of a text, of at most `max` characters.
+/// Formats at most `max` characters of a text.
 pub(super) fn beginning<const CHARACTERS: usize>(value: &Value, pointer: &str) -> String {
     text(value, pointer).chars().take(CHARACTERS).collect()
 }
 
-/// A time to the second.
+/// Formats a time to the second.
 pub(super) fn time(value: &Value, pointer: &str) -> String {
     let text = text(value, pointer);
     match chrono::DateTime::parse_from_rfc3339(&text) {
@@ -89,7 +89,7 @@ pub(super) fn rows(page: &Value) -> impl Iterator<Item = &Value> {
     listed(page, "data")
 }
 
-/// Items of a member that is an array; none of any other.
+/// Returns the items of an array member, or none for another type.
 pub(super) fn listed<'a>(value: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> {
     value[member].as_array().into_iter().flatten()
 }
@@ -98,10 +98,11 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator
     columns_of(std::iter::once(headings.map(str::to_owned)).chain(rows).map(Vec::from))
 }
 
-/// Heading of a column or name of a field, how its value is shown, and the pointer to that value.
+/// Column or field: heading, formatting function, and pointer to the value.
 pub(super) type TableColumn = (&'static str, fn(&Value, &str) -> String, &'static str);
 
-/// Columns of a table or fields of a list: `"HEADING" => "/pointer"`, with the function between that shows the value, unless as text.
+/// Declares columns of a table or fields of a list: `"HEADING" => "/pointer"`, optionally with a formatting function in
+/// between.
 macro_rules! columns {
     (@) => { $crate::cli::output::text };
     (@ $show:path) => { $show };
@@ -111,7 +112,7 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// A table with a row for each value.
+/// Formats a table with one row per value.
 pub(super) fn table_of<'a>(shown: &[TableColumn], values: impl IntoIterator<Item = &'a Value>) -> String {
     let row = |value| shown.iter().map(|(_, show, pointer)| show(value, pointer)).collect();
     columns_of(
@@ -120,7 +121,7 @@ pub(super) fn table_of<'a>(shown: &[TableColumn], values: impl IntoIterator<Item
     )
 }
 
-/// Rows of which the first one has the headings, in columns.
+/// Aligns rows in columns. The first row has the headings.
 pub(super) fn columns_of(rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -132,7 +133,7 @@ pub(super) fn columns_of(rows: impl Iterator<Item = Vec<String>>) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Names and values, one field a line.
+/// Formats names and values, one field per line.
 pub(super) fn fields_of(shown: &[TableColumn], value: &Value) -> String {
     let width = shown.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
     let line = |(name, show, pointer): &TableColumn| format!("{name:<width$}  {}", show(value, pointer));

@@ -20,7 +20,7 @@ pub(crate) use given::WrongPolicy;
 /// Width of charts, in characters.
 const CHART_WIDTH: usize = 100;
 
-/// The verbs about policies.
+/// Verbs about delivery policies.
 #[derive(Debug, Subcommand)]
 pub(super) enum Policy {
     /// Show a policy's timetable: each retry's phase and delay.
@@ -42,7 +42,7 @@ impl Policy {
     }
 }
 
-/// Selection of policies.
+/// Policies given by arguments.
 #[derive(Debug, Args)]
 pub(super) struct PolicyArgs {
     /// A policy: JSON, @FILE, or - for standard input; NAME= before it names it. Can be given several times.

@@ -1,4 +1,4 @@
-//! Turns the API's problems into what a person at a shell needs: which argument is wrong, and what to do.
+//! Converts API problems to errors for the command line: the faulty argument, and what to do.
 
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::output::{listed, text};
 use crate::api::http::problem::{Problem, ProblemCode, ProblemKind};
 
-/// Pairs of a JSON pointer or parameter of the request and the argument that set it.
+/// Pairs of a JSON pointer or parameter, and the argument that set it.
 pub(super) type ArgumentNames = [(&'static str, &'static str)];
 
-/// Why a verb was refused, for people.
+/// Error of a verb, as text to display.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct CommandError {
@@ -18,7 +18,7 @@ pub(super) struct CommandError {
 }
 
 impl CommandError {
-    /// Writes a problem of the API out. `body` is what was sent, to quote items of lists from.
+    /// Formats a problem of the API. `body` is the request, from which offending list items are quoted.
     pub(super) fn new(problem: &Value, body: &Value, names: &ArgumentNames) -> Self {
         let lines: Vec<String> = listed(problem, "errors").map(|error| line(error, body, names)).collect();
         let text = match lines.as_slice() {
@@ -29,7 +29,7 @@ impl CommandError {
         Self { text, code: problem["code"].as_str().unwrap_or_default().to_owned() }
     }
 
-    /// Adds the server that refused, its status, and the remedy.
+    /// Adds the server, its HTTP status, and the remedy.
     pub(super) fn from(self, server: &str, status: StatusCode) -> Self {
         let remedy = match status {
             StatusCode::UNAUTHORIZED => "Set BELLWIRE_KEY to a valid API key of this server.",
@@ -38,13 +38,13 @@ impl CommandError {
         Self { text: format!("{}\n  ({server} answered {status}. {remedy})", self.text), ..self }
     }
 
-    /// Whether the error is a refusal for one of these reasons.
+    /// Whether the error is a problem with one of these codes.
     pub(super) fn is(error: &anyhow::Error, codes: &[ProblemCode]) -> bool {
         error.downcast_ref::<Self>().is_some_and(|refusal| codes.iter().any(|code| code.name() == refusal.code))
     }
 }
 
-/// The causes of an error, each once: some texts contain those of their own causes.
+/// Joins the causes of an error. Omits a cause that the previous text contains.
 pub(super) fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -73,7 +73,7 @@ fn line(error: &Value, body: &Value, names: &ArgumentNames) -> String {
     format!("{argument}: {}", text(error, "/detail"))
 }
 
-/// Hint for an object that does not exist: the command that lists such objects.
+/// Returns a hint for a missing object: the command that lists such objects.
 fn hint(problem: &Value) -> String {
     let lists = [
         ("app", "app"),

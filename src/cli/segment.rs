@@ -1,4 +1,4 @@
-//! `bellwire segment`: whom of an audience messages are for.
+//! `bellwire segment`: named expressions that select subscriptions.
 
 use serde_json::Value;
 

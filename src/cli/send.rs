@@ -1,4 +1,4 @@
-//! `bellwire send`: one message, from the shell.
+//! `bellwire send`: sends one message.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use bellwire_core::base64url;
 use bellwire_core::delivery::Urgency;
 use bellwire_core::duration;
 
-/// Likeness of names, from 0 to 1, from which one is suggested for the other.
+/// Minimum similarity of names, 0 to 1, for a suggestion.
 const SIMILAR_MIN: f64 = 0.75;
 const SIMILAR_MAX: usize = 3;
 
@@ -52,7 +52,7 @@ pub(super) fn send() -> Verb {
         .remark("Prints the message's id. `bellwire message show` shows the progress.")
 }
 
-/// Exactly one audience, a segment of it, and the exclusion of inactive subscriptions.
+/// Returns the arguments that select recipients: one audience, a segment, and a sunset rule.
 fn audience() -> [Parameter; 9] {
     let not_to_few = |parameter: Parameter| parameter.conflicts("user subscription message");
     let message = "A whole message in JSON, as the API takes it; - for standard input";
@@ -178,7 +178,7 @@ async fn with_similar_topics(call: &Call<'_>, error: anyhow::Error) -> anyhow::E
     if names.is_empty() { error } else { anyhow!("{error}; similar: {}", names.join(", ")) }
 }
 
-/// Names in a list that are most like this one.
+/// Returns the names in a list that are most similar.
 fn similar<'a>(name: &str, list: &'a Value) -> Vec<&'a str> {
     let names = rows(list).filter_map(|known| known["name"].as_str());
     let names = names.map(|known| (strsim::jaro_winkler(known, name), known));

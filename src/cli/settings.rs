@@ -1,4 +1,4 @@
-//! The settings that verbs take beside their own arguments.
+//! Settings that verbs accept in addition to their own arguments.
 
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -8,7 +8,7 @@ use super::invocation;
 use crate::config::{Config, Flags, LogFormat};
 use crate::server::telemetry;
 
-/// The settings of a server, all shown.
+/// Settings of a server, all shown in help.
 #[derive(Debug, Args)]
 pub(super) struct ServerSettings {
     #[command(flatten)]
@@ -25,7 +25,7 @@ impl ServerSettings {
     }
 }
 
-/// The same settings for commands that need few of them. Every setting is accepted, before or after the command's own arguments. `--help`
+/// Settings of commands that need few of them. Every setting is accepted, before or after the command's own arguments. `--help`
 /// shows only those that locate the data.
 #[derive(Debug)]
 pub(super) struct FewSettings(pub Flags);
@@ -67,7 +67,7 @@ impl FewSettings {
         Ok(config)
     }
 
-    /// Returns the way to a server elsewhere, where the settings of this machine have no part.
+    /// Creates a client of another server, to which the settings of this machine do not apply.
     pub(super) fn remote(&self, server: &str) -> anyhow::Result<Client> {
         if let Some(flag) = invocation::arguments(&self.0).split_whitespace().next() {
             bail!("{flag} names data on this machine, and --server another one: give one of them");
@@ -77,7 +77,7 @@ impl FewSettings {
         Client::remote(server)
     }
 
-    /// Reads the settings, and runs a verb on what they name.
+    /// Reads the settings, opens the client and runs a verb.
     pub(super) async fn with(
         &self,
         beginning: DataDirState,

@@ -1,4 +1,4 @@
-//! `bellwire admin`: the people who sign in to this server.
+//! `bellwire admin`: teammates who sign in to this server.
 
 use anyhow::Context as _;
 use clap::builder::{EnumValueParser, TypedValueParser as _};
@@ -80,7 +80,7 @@ pub(super) fn team() -> Group {
     group("admin", "Invite people to this server, and set their roles", verbs)
 }
 
-/// A verb about a teammate.
+/// Declares a verb about a teammate.
 fn about_one(name: &'static str, request: &'static str, about: &'static str) -> Verb {
     let teammate = positional("EMAIL", "{teammate}", "Email address or id, as `bellwire admin list` shows them");
     verb(name, request, about).takes([teammate.find(|call, given| Box::pin(find(call, given)))])
@@ -97,7 +97,7 @@ async fn find(call: &Call<'_>, given: Value) -> anyhow::Result<Value> {
     Ok(found["id"].clone())
 }
 
-/// Roles, and the apps they apply to.
+/// Arguments with roles and their apps.
 fn roles() -> [Parameter; 2] {
     let apps = "On this app: its short name or id; repeatable, or separated by commas. Without it: on all apps, and on the server itself";
     let role = EnumValueParser::<Role>::new().map(|role| json!(role));
@@ -116,7 +116,7 @@ fn set_roles(call: &Call<'_>, body: &mut Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a one-time link, and when it ends.
+/// Prints a one-time link and its expiry.
 async fn link(call: &Call<'_>) -> anyhow::Result<()> {
     let mut invited = call.ask().await?;
     let url = format!("{}{}", call.client.server, text(&invited, "/link/path"));
@@ -124,7 +124,7 @@ async fn link(call: &Call<'_>) -> anyhow::Result<()> {
     call.print(&invited)
 }
 
-/// The roles of a teammate, in words.
+/// Formats the roles of a teammate.
 fn in_words(teammate: &Value, _: &str) -> String {
     let role = |grant: &Value| match grant["app"].as_str() {
         Some(app) => format!("{} of {app}", text(grant, "/role")),

@@ -1,4 +1,4 @@
-//! `bellwire template`: what is written once and sent often.
+//! `bellwire template`: stored templates.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `bellwire topic`: named audiences, and who may join them.
+//! `bellwire topic`: topics and their subscriptions.
 
 use clap::builder::PossibleValue;
 

@@ -1,4 +1,4 @@
-//! `bellwire user`: what is kept of a person, for them, and its end.
+//! `bellwire user`: exports and erases the data of a user.
 
 use anyhow::ensure;
 

@@ -1,4 +1,4 @@
-//! `bellwire vapid`: what an app's pushes are signed with.
+//! `bellwire vapid`: VAPID keys of an app.
 
 use std::path::Path;
 
@@ -103,7 +103,7 @@ fn is_active(key: &Value) -> bool {
     key["state"] == "active"
 }
 
-/// The key that the argument names, or the active one.
+/// Lets an argument default to the active key.
 fn or_active(key: Parameter) -> Parameter {
     key.find(|call, given| Box::pin(find_active(call, given)))
 }

@@ -1,4 +1,4 @@
-//! Verbs that are one request to the API. Each is declared once, with its arguments, its request and what it prints; the rest is here.
+//! Declarations of verbs that are one API request, each with its arguments, its request and its output.
 
 mod call;
 mod group;
@@ -16,9 +16,9 @@ pub(super) use parameter::{
     app, flag, json_or_file, limit, moment, named_app, number, option, positional, tier, time, word,
 };
 
-/// Turns the text of an argument into its value when the verb runs. Begins with the argument's name, for errors.
+/// Converts the text of an argument to its value when the verb runs. The first parameter is the argument's name, for errors.
 type Read = fn(&str, &str) -> anyhow::Result<Value>;
-/// Looks a value up in the API. Begins with what was given, or null.
+/// Looks a value up in the API. The parameter is the given value, or null.
 type Find = for<'a> fn(&'a Call<'a>, Value) -> LocalBoxFuture<'a, anyhow::Result<Value>>;
 
 /// Argument of a verb. All values are JSON.
@@ -26,16 +26,16 @@ pub(super) struct Parameter {
     arg: Arg,
     /// Name in errors, as typed.
     label: &'static str,
-    /// The part of the request: `{part}` of the path, `?parameter` of the query, `/pointer` into the body (empty: the whole body), the
-    /// name of a header, or `-` for none.
+    /// Part of the request that the argument fills: `{part}` of the path, `?parameter` of the query, `/pointer` into the body
+    /// (empty: the whole body), the name of a header, or `-` for none.
     to: &'static str,
-    /// Value that a flag stands for.
+    /// Value that a flag sets.
     flag: Value,
     read: Option<Read>,
     find: Option<Find>,
 }
 
-/// A verb with the arguments that were given.
+/// A call of a verb with its arguments.
 pub(super) struct Call<'a> {
     verb: &'a Verb,
     matches: &'a ArgMatches,
@@ -43,39 +43,39 @@ pub(super) struct Call<'a> {
     pub(super) out: Output,
 }
 
-/// Text that a verb prints for people.
+/// Function that returns the text to print.
 pub(super) type Words = fn(&Call<'_>, &Value) -> anyhow::Result<String>;
 
 /// Printed part of the response.
 enum Shown {
     Table(&'static [TableColumn]),
     Fields(&'static [TableColumn]),
-    /// A text with `{ARGUMENT}` and `{/pointer/into/the/answer}`.
+    /// Text with `{ARGUMENT}` and `{/pointer/into/the/response}`.
     Sentence(&'static str),
     Words(Words),
-    /// The answer as it comes, which has to end in these octets.
+    /// Raw response. It is complete only if it ends in these bytes.
     Stream(&'static [u8]),
 }
 
-/// Changes the body of a request, or refuses the arguments.
+/// Function that changes the body of a request, or refuses the arguments.
 type Shape = fn(&Call<'_>, &mut Value) -> anyhow::Result<()>;
-/// Does what a verb does, unless that is its request alone.
+/// Function that replaces the single request of a verb.
 type Run = for<'a> fn(&'a Call<'a>) -> LocalBoxFuture<'a, anyhow::Result<()>>;
-/// Returns the answer as `--json` prints it.
+/// Function that returns the output of `--json`.
 type Machine = Box<dyn Fn(&Call<'_>, &Value) -> Value>;
-/// A text for people, and the answers that have it.
+/// Text for people, with the condition on the response under which it is printed.
 type Note = (fn(&Value) -> bool, &'static str);
 
-/// A verb, declared.
+/// Declaration of a verb.
 pub(super) struct Verb {
     command: Command,
     method: Method,
-    /// Path below `/v1`, with `{part}` for what arguments give. A section in brackets is left out if its part is not given.
+    /// Path below `/v1`, with `{part}` for arguments. A section in brackets is omitted if its part is not given.
     path: &'static str,
     parameters: Vec<Parameter>,
     body: Value,
     headers: Vec<(&'static str, &'static str)>,
-    /// Names of parts of the request that no argument fills alone.
+    /// Names, in errors, of parts of the request that several arguments fill.
     names: Vec<(&'static str, &'static str)>,
     is_read_to_its_end: bool,
     shape: Option<Shape>,
@@ -86,7 +86,7 @@ pub(super) struct Verb {
     beginning: DataDirState,
 }
 
-/// Declares a verb by its name, its request, such as `GET /apps/{app}`, and its help. Prints the answer's `id`, unless told otherwise.
+/// Declares a verb by its name, its request (such as `GET /apps/{app}`) and its help. By default it prints the response's `id`.
 pub(super) fn verb(name: &'static str, request: &'static str, about: &'static str) -> Verb {
     let (method, path) = request.split_once(' ').expect("a method and a path");
     Verb {
@@ -121,19 +121,19 @@ impl Verb {
         self.with(|command| command.after_help(text))
     }
 
-    /// Adds a text below the examples.
+    /// Adds a help text below the examples.
     pub(super) fn remark(self, remark: &'static str) -> Self {
         let examples = self.command.get_after_help().map(ToString::to_string).unwrap_or_default();
         self.with(|command| command.after_help(format!("{examples}\n\n{remark}")))
     }
 
-    /// Changes the command itself.
+    /// Changes the clap command.
     pub(super) fn with(mut self, change: impl FnOnce(Command) -> Command) -> Self {
         self.command = change(self.command);
         self
     }
 
-    /// Sends this body, to which the arguments are added.
+    /// Sets the body of the request, to which the arguments are added.
     pub(super) fn body(self, body: Value) -> Self {
         Self { body, ..self }
     }
@@ -143,7 +143,7 @@ impl Verb {
         self
     }
 
-    /// Names parts of the request that no argument fills alone.
+    /// Adds names, in errors, of parts of the request that several arguments fill.
     pub(super) fn names<const N: usize>(mut self, names: [(&'static str, &'static str); N]) -> Self {
         self.names.extend(names);
         self
@@ -163,52 +163,52 @@ impl Verb {
         Self { is_read_to_its_end: true, ..self.table(columns) }
     }
 
-    /// Prints members of the answer, one a line.
+    /// Prints members of the response, one per line.
     pub(super) fn fields(self, fields: &'static [TableColumn]) -> Self {
         Self { shown: Shown::Fields(fields), ..self }
     }
 
-    /// Prints a text with `{ARGUMENT}` and `{/pointer/into/the/answer}`.
+    /// Prints a text with `{ARGUMENT}` and `{/pointer/into/the/response}`.
     pub(super) fn says(self, sentence: &'static str) -> Self {
         Self { shown: Shown::Sentence(sentence), ..self }
     }
 
-    /// Prints what the function makes of the answer.
+    /// Prints the text that the function returns.
     pub(super) fn words(self, words: Words) -> Self {
         Self { shown: Shown::Words(words), ..self }
     }
 
-    /// Copies the answer to standard output. It is incomplete unless it ends in these octets.
+    /// Copies the response to standard output. It is complete only if it ends in these bytes.
     pub(super) fn copies(self, end: &'static [u8]) -> Self {
         Self { shown: Shown::Stream(end), ..self }
     }
 
-    /// Prints this for `--json` instead of the answer.
+    /// Sets the output of `--json` in place of the response.
     pub(super) fn machine(self, machine: impl Fn(&Call<'_>, &Value) -> Value + 'static) -> Self {
         Self { machine: Some(Box::new(machine)), ..self }
     }
 
-    /// Prints the sentence, and for `--json` the argument under that name, and that it is deleted.
+    /// Prints the sentence. For `--json`, prints the argument under `name`, and that the object is deleted.
     pub(super) fn deleted(self, name: &'static str, argument: &'static str, sentence: &'static str) -> Self {
         self.says(sentence).machine(move |call, _| json!({name: call.value(argument), "deleted": true}))
     }
 
-    /// Adds a text for people, filled in as [`Self::says`] does.
+    /// Adds a text for people, with placeholders as in [`Self::says`].
     pub(super) fn note(self, sentence: &'static str) -> Self {
         self.note_if(|_| true, sentence)
     }
 
-    /// Adds a text for people to some answers.
+    /// Adds a text for people that is printed under a condition on the response.
     pub(super) fn note_if(self, condition: fn(&Value) -> bool, sentence: &'static str) -> Self {
         Self { note: Some((condition, sentence)), ..self }
     }
 
-    /// Does this instead of making the request and printing its answer.
+    /// Replaces the request and its output by a function.
     pub(super) fn run(self, run: Run) -> Self {
         Self { run: Some(run), ..self }
     }
 
-    /// Lets the verb be the first thing that happens in a data directory.
+    /// Allows the verb to create the data in an empty data directory.
     pub(super) fn may_come_first(self) -> Self {
         Self { beginning: DataDirState::Here, ..self }
     }

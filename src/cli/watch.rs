@@ -1,4 +1,4 @@
-//! `bellwire watch`: what happens, as it happens. A page on a terminal, drawn anew with each event; lines elsewhere.
+//! `bellwire watch`: shows live events. On a terminal it redraws a page with each event; otherwise it prints lines.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,12 +18,12 @@ use bellwire_core::event_type::EventType;
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 /// Delay before reconnecting to a stream that ended.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// Events that a page shows, the newest last.
+/// Maximum events on a page, the newest last.
 const RECENT: usize = 20;
-/// For how long a page shows what an app's attempts came to: a second later there is something new, or nothing was sent.
+/// Time for which a page shows an app's rate. A second later there is a new value, or nothing was sent.
 const RATE_SHOWN: Duration = Duration::from_secs(3);
 const BAR: usize = 30;
-/// Clears a terminal and goes to its upper left corner (ECMA-48: ED, CUP).
+/// Clears a terminal and moves to its upper left corner (ECMA-48: ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn watch() -> Verb {
@@ -42,7 +42,7 @@ pub(super) fn watch() -> Verb {
         .run(|call| Box::pin(run(call)))
 }
 
-/// Watches until a signal stops the command.
+/// Shows events until a signal stops the command.
 async fn run(call: &Call<'_>) -> anyhow::Result<()> {
     let screen = RefCell::new(Screen::new(call.out));
     let stop = told_to_stop()?;
@@ -54,8 +54,8 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Hands on the events of a stream. Reconnects to a stream that ended or broke off, after the last event. Returns
-/// if the server refuses it or cannot be reached from the start, or if `take` fails.
+/// Passes on the events of a stream. Reconnects after the last event if the stream ends. Returns if the server refuses it or
+/// cannot be reached at first, or if `take` fails.
 pub(super) async fn follow(
     client: &Client,
     mut request: ApiRequest,
@@ -83,7 +83,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Takes from a page what is too old to be shown, as it gets so. Ready only when that fails.
+/// Removes outdated values from a page in an endless loop. Returns only if writing fails.
 async fn age(screen: &RefCell<Screen>) -> io::Result<()> {
     loop {
         tokio::time::sleep(RATE_SHOWN / 3).await;
@@ -95,7 +95,7 @@ async fn age(screen: &RefCell<Screen>) -> io::Result<()> {
     }
 }
 
-/// An event as it came.
+/// A server-sent event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Frame {
     id: Option<String>,
@@ -103,16 +103,16 @@ pub(super) struct Frame {
     data: Value,
 }
 
-/// Server-sent events out of octets that may be cut anywhere (HTML, section 9.2.6), as far as ours need it.
+/// Parser of server-sent events from chunks of bytes (HTML, section 9.2.6), as far as Bellwire's need it.
 #[derive(Default)]
 struct Frames {
     octets: Vec<u8>,
-    /// The id to resume from: of the last block that had one, event or not.
+    /// Id to resume from: of the last block with an id, event or not.
     last_id: Option<String>,
 }
 
 impl Frames {
-    /// Takes in octets; the events that they complete.
+    /// Adds bytes. Returns the events that they complete.
     fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
         self.octets.extend_from_slice(octets);
         let mut frames = Vec::new();
@@ -123,7 +123,7 @@ impl Frames {
         frames
     }
 
-    /// None: it is no event, such as a comment.
+    /// Parses a block. `None`: not an event, for example a comment.
     fn read(&mut self, block: &str) -> Option<Frame> {
         let field = |name: &str| {
             let value = block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -137,7 +137,7 @@ impl Frames {
 }
 
 enum Screen {
-    /// A line of JSON each, with its id.
+    /// JSON lines with ids.
     Json,
     Lines,
     Page(WatchView),
@@ -178,7 +178,7 @@ fn line(frame: &Frame) -> String {
     line.replace(char::is_control, " ") // nothing steers the terminal
 }
 
-/// Terminal view: active campaigns, the outcomes of the last second, the latest events.
+/// Terminal view: active campaigns, outcomes of the last second, latest events.
 #[derive(Debug, Default)]
 struct WatchView {
     campaigns: BTreeMap<String, Value>,
@@ -187,7 +187,7 @@ struct WatchView {
 }
 
 impl WatchView {
-    /// Forgets the outcomes that have been shown long enough. Returns whether there were any.
+    /// Removes outdated outcomes. Returns whether there were any.
     fn age(&mut self, now: Instant) -> bool {
         let before = self.outcomes.len();
         self.outcomes.retain(|_, (came_at, _)| now.duration_since(*came_at) < RATE_SHOWN);
@@ -245,7 +245,7 @@ impl std::fmt::Display for WatchView {
     }
 }
 
-/// A share as a bar and in per cent.
+/// Formats a share as a bar and a percentage.
 fn bar(done: i64, of: i64) -> String {
     let share = if of > 0 { (done as f64 / of as f64).clamp(0.0, 1.0) } else { 1.0 };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the width of a bar")]

@@ -1,4 +1,4 @@
-//! `bellwire webhook`: who is told over HTTP of what happens.
+//! `bellwire webhook`: receivers of events over HTTP.
 
 use clap::ArgGroup;
 use serde_json::Value;
@@ -89,7 +89,7 @@ fn settings() -> [Parameter; 5] {
     ]
 }
 
-/// The limit, unless one request alone is shown.
+/// Returns the limit, unless a single request is shown.
 async fn of_list(call: &Call<'_>, given: Value) -> anyhow::Result<Value> {
     Ok(if call.has("DELIVERY") { Value::Null } else { given })
 }

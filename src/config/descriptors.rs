@@ -3,25 +3,25 @@
 //! | for | descriptors |
 //! |---|---|
 //! | clients, of each listener | `connections_max` |
-//! | Postgres | `database_connections`, as many again where standbys are read, and one for the heartbeat |
-//! | push services and webhooks | a few origins at once, each with as many connections as it may have |
-//! | everything else | the runtime, logs, look-ups of names, the embedded Postgres's pipe |
+//! | Postgres | `database_connections`, twice with standbys for reading, and one for the heartbeat |
+//! | push services and webhooks | several origins, each with its maximum of connections |
+//! | other | the runtime, logs, DNS, the pipe of the embedded Postgres |
 
 use super::Config;
 
-/// Connections to one host of webhooks' receivers, at most: enough for several that hang to leave others theirs.
+/// Maximum connections to one host of webhook receivers: enough that several stalled receivers leave connections for others.
 pub(crate) const RECEIVER_CONNECTIONS: u32 = 64;
-/// Push services' origins that are sent to at once, beyond which there are hardly ever more.
+/// Assumed number of push service origins in use at a time.
 const ORIGINS: u64 = 16;
-/// Hosts of webhooks' receivers that take all the connections that one may have.
+/// Assumed number of webhook receivers with all their connections in use.
 const RECEIVERS: u64 = 2;
-/// Clients of the listener for metrics.
+/// Maximum clients of the metrics listener.
 const SCRAPERS: u64 = 16;
-/// Descriptors that are neither clients nor outgoing connections.
+/// Descriptors for anything else.
 const OTHERS: u64 = 128;
 
 impl Config {
-    /// Descriptors that a process with these settings may want at once.
+    /// Returns the number of descriptors that a process with these settings may need.
     pub(crate) fn descriptors(&self) -> u64 {
         let clients = u64::from(self.connections_max) + self.metrics_listen.map_or(0, |_| SCRAPERS);
         let pools = if self.read_database_url.is_some() { 2 } else { 1 };

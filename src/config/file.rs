@@ -7,26 +7,26 @@ use super::Error;
 use bellwire_postgres::trust::{self, Untrusted};
 
 const NAME: &str = "bellwire.toml";
-/// Directory of the file when the data directory has none.
+/// Directory of the settings file if the data directory has none.
 const SYSTEM_DIR: &str = "/etc/bellwire";
 
 pub(super) type Values = (PathBuf, BTreeMap<String, String>);
 
-/// The file that is read: the one that was named, or else the first that is there. Never one of the current directory for
-/// being there: that may be anybody's.
+/// Returns the settings file to read: the one given, or else the first one that exists. A file in the current directory is not
+/// read automatically, because any user may have written it.
 pub(super) fn find(named: Option<PathBuf>, data_dir: &Path) -> Option<PathBuf> {
     let there = || [data_dir, Path::new(SYSTEM_DIR)].map(|dir| dir.join(NAME)).into_iter().find(|file| file.exists());
     named.or_else(there)
 }
 
-/// The file of the current directory, if there is one and another, or none, is read.
+/// Returns the settings file in the current directory, if there is one that is not read.
 pub(super) fn passed_over(read: Option<&Path>) -> Option<PathBuf> {
     let here = std::fs::canonicalize(NAME).ok()?;
     let read = read.and_then(|file| std::fs::canonicalize(file).ok());
     (read.as_ref() != Some(&here)).then_some(here)
 }
 
-/// Reads the file, provided that no other user can write to it. Refuses keys that are not settings.
+/// Reads the file, if no other user can write to it. Refuses unknown keys.
 pub(super) fn read(file: &Path, is_setting: &dyn Fn(&str) -> bool) -> Result<Values, Error> {
     let failed = |reason: String| Error::File { file: file.to_owned(), reason };
     trust::check(file).map_err(|why| match why {
@@ -37,7 +37,7 @@ pub(super) fn read(file: &Path, is_setting: &dyn Fn(&str) -> bool) -> Result<Val
     parse(file, &text, is_setting)
 }
 
-/// A number or switch may be written as such, a list as an array.
+/// Parses the file. Numbers, booleans and arrays may be written as such or as text.
 pub(super) fn parse(file: &Path, text: &str, is_setting: &dyn Fn(&str) -> bool) -> Result<Values, Error> {
     let failed = |reason: String| Error::File { file: file.to_owned(), reason };
     // The parser's own text would quote the line, which may hold a secret.

@@ -1,4 +1,4 @@
-//! The settings as flags of the command line, made from the same table.
+//! Command-line flags of the settings, generated from the same table.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use super::{SETTINGS, Setting};
 
-/// The flags that were given. `#[command(flatten)]` it into every command that needs settings.
+/// Flags that were given. Use it with `#[command(flatten)]` in every command that needs settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(super) values: BTreeMap<&'static str, String>,
@@ -15,7 +15,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Flags as a program would give them, by keys of the file; for the demo and tests.
+    /// Creates flags from pairs of key and value, for the demo and tests.
     pub(crate) fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let known = |key| SETTINGS.iter().find(|setting| setting.key == key);
         let values = pairs.into_iter().map(|(key, value)| (known(key).expect("a setting's key").key, value)).collect();
@@ -24,7 +24,7 @@ impl Flags {
 }
 
 impl Flags {
-    /// Value of the flag of a setting, named by its key; `None`: the flag was not given.
+    /// Returns the value of the flag of a setting. `None`: the flag was not given.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! The list of settings: of each its name, type, default, bounds and help, in one place.
+//! Table of settings, each with its name, type, default, bounds and help.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,19 +30,19 @@ pub(crate) enum PolicyDefaults {
     Guide,
 }
 
-/// Declares each setting once: its documentation is also its help, its type the field's.
+/// Declares the settings. A doc comment is the help text of its setting, and the field's type is its type.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
         #[derive(Debug, Clone)]
         pub(crate) struct Config {
             $($(#[doc = $help])+ pub $key: $type,)+
-            /// Each setting as it was given, and where, with secrets masked: for `--print-config`.
+            /// Settings as given, with their sources and secrets masked, for `--print-config`.
             pub(super) given: Vec<(&'static Setting, RawValue)>,
-            /// `PATH`, to find Postgres in.
+            /// `PATH`, to search Postgres in.
             pub(super) search_path: Option<std::ffi::OsString>,
-            /// Variables that look like settings and are none.
+            /// Environment variables that look like settings but are none.
             pub(super) unknown_variables: Vec<String>,
-            /// A file in the current directory that looks like one of settings and is not read.
+            /// A settings file in the current directory that is not read.
             pub(super) passed_over: Option<PathBuf>,
         }
 

@@ -80,7 +80,7 @@ impl Sources<'_> {
     }
 }
 
-/// Reads the file that a variable names. The name may be shown, the content may not.
+/// Reads the file that a variable names. Errors may show its name, but not its content.
 fn read_secret(variable: &str, file: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let read = File::open(file).and_then(|open| open.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text));
@@ -95,7 +95,7 @@ fn read_secret(variable: &str, file: &Path) -> Result<String, Error> {
     }
 }
 
-/// Name of a setting for people, by its source.
+/// Returns the name of a setting for errors, by its source.
 pub(super) fn name_of(setting: &Setting, given: &RawValue) -> String {
     match &given.origin {
         ValueSource::Flag(flag) => format!("--{flag}"),

@@ -1,4 +1,4 @@
-//! The settings as texts for people who write a `bellwire.toml`.
+//! Formats the settings for operators who write a `bellwire.toml`.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use super::setting::Setting;
 
 /// Maximum line length of the template.
 const WIDTH: usize = 120;
-/// Data directory on machines with this file. The line is not commented out: the default depends on the user, and commands must find the
-/// server's data.
+/// Data directory on machines with a settings file from a package. The line is not commented out: the default depends on the
+/// user, and commands must find the server's data.
 const DATA_DIR: &str = "/var/lib/bellwire";
 
 const INTRODUCTION: &str = "Settings of Bellwire. Each commented line shows a setting's default: remove the # to change it. \
@@ -18,7 +18,7 @@ const INTRODUCTION: &str = "Settings of Bellwire. Each commented line shows a se
     --print-config` prints the effective settings; `bellwire doctor` checks that a server can start with them. A file with secrets \
     should be readable only by root and the user of the server.";
 
-/// A file of all settings with explanations. All except the data directory are commented out at their defaults.
+/// Formats a file of all settings with explanations. All except the data directory are commented out at their defaults.
 pub(crate) fn template() -> String {
     let mut text = comment(INTRODUCTION);
     for setting in SETTINGS {
@@ -49,7 +49,7 @@ pub(crate) fn man_page() -> Roff {
     page
 }
 
-/// Other names of a setting: flag and variable.
+/// Returns the flag and variable of a setting.
 fn elsewhere(setting: &Setting) -> Vec<Inline> {
     let variables = [bold(setting.variable()), roman(" in the environment")];
     let flag = [bold(format!("--{}", setting.flag())), roman(" on the command line, ")];

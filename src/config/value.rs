@@ -38,7 +38,7 @@ impl<T: 'static> ValueKind<T> {
         &self.allowed
     }
 
-    /// The same check, but the value is the text itself.
+    /// Converts to a parser that checks the value but returns the text.
     pub(super) fn into_text(self) -> ValueKind<String> {
         ValueKind::new(self.allowed, move |text| (self.parse)(text).map(|_| text.to_owned()))
     }
@@ -53,7 +53,7 @@ pub(super) fn number(range: RangeInclusive<u32>) -> ValueKind<u32> {
     ValueKind::new(allowed, move |text| text.parse().ok().filter(|number| range.contains(number)))
 }
 
-/// Listen address: an IP address and port, or `localhost` and port for this machine's IPv4 address.
+/// Parser of a listen address: an IP address and port, or `localhost` and port for this machine's IPv4 address.
 pub(super) fn listener() -> ValueKind<SocketAddr> {
     ValueKind::new("an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787", |text| {
         let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
@@ -61,7 +61,7 @@ pub(super) fn listener() -> ValueKind<SocketAddr> {
     })
 }
 
-/// The address by which this machine itself reaches a listener: one that listens everywhere is not reached by that.
+/// Returns the address at which this machine reaches a listener: loopback for one that listens on all addresses.
 pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -71,21 +71,21 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// A share of a whole that is not nothing.
+/// Parser of a share above 0, up to 1.
 pub(super) fn share() -> ValueKind<f64> {
     ValueKind::new("a number above 0, at most 1, such as 0.25", |text| {
         text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)
     })
 }
 
-/// A share of a whole, nothing and all of it included.
+/// Parser of a share from 0 to 1.
 pub(super) fn fraction() -> ValueKind<f64> {
     ValueKind::new("a number from 0 to 1, such as 0.01", |text| {
         text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
     })
 }
 
-/// Display name: 1 to 255 characters without control characters.
+/// Parser of a display name: 1 to 255 characters without control characters.
 pub(super) fn name() -> ValueKind<String> {
     ValueKind::new("1 to 255 characters", |text| {
         let fits = (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control);
@@ -93,7 +93,7 @@ pub(super) fn name() -> ValueKind<String> {
     })
 }
 
-/// URL of a collector. A password in the URL would be shown; credentials belong in headers.
+/// Parser of a collector's URL, without a password: the URL is shown, so credentials belong in headers.
 pub(super) fn collector() -> ValueKind<Url> {
     ValueKind::new("a URL without user, query and fragment, such as http://127.0.0.1:4318", |text| {
         let is_plain = |url: &Url| {
@@ -108,7 +108,7 @@ pub(super) fn collector() -> ValueKind<Url> {
     })
 }
 
-/// Headers, as OpenTelemetry writes them: `name=value,name=value`, with percent-encoded values. They are not shown.
+/// Parser of headers in OpenTelemetry's form: `name=value,name=value`, with percent-encoded values. They are not shown.
 pub(super) fn headers() -> ValueKind<HeaderMap> {
     let header = |item: &str| {
         let (name, value) = item.split_once('=')?;
@@ -121,7 +121,7 @@ pub(super) fn headers() -> ValueKind<HeaderMap> {
     })
 }
 
-/// Resource attributes, written like [`headers`]: at most 64, each name and value at most 255 characters.
+/// Parser of resource attributes, in the form of [`headers`]: at most 64, each name and value at most 255 characters.
 pub(super) fn attributes() -> ValueKind<BTreeMap<String, String>> {
     let attribute = |item: &str| {
         let (name, value) = item.split_once('=')?;
@@ -144,7 +144,7 @@ pub(super) fn path() -> ValueKind<PathBuf> {
     ValueKind::new("a path", |text| (!text.is_empty()).then(|| PathBuf::from(text)))
 }
 
-/// URL with protection against eavesdropping: https, or this machine. The text is kept unchanged.
+/// Parser of a URL that cannot be eavesdropped: https, or this machine. Returns the unchanged text.
 pub(super) fn private_url() -> ValueKind<String> {
     ValueKind::new(
         "a URL that begins with https://, or with http:// on this machine, without query and fragment",
@@ -156,7 +156,7 @@ pub(super) fn private_url() -> ValueKind<String> {
     )
 }
 
-/// A host's name that a public authority can certify: not an address, not a pattern.
+/// Parser of a host name that a public authority can certify: no address, no wildcard.
 pub(super) fn domain() -> ValueKind<String> {
     ValueKind::new("a host's name, such as push.example.com", |text| {
         let label = |label: &str| {
@@ -174,7 +174,7 @@ pub(super) fn https_url() -> ValueKind<Url> {
     })
 }
 
-/// Email address, by a plausibility check.
+/// Parser of an e-mail address, with a plausibility check.
 pub(super) fn mailbox() -> ValueKind<String> {
     ValueKind::new("an email address", |text| {
         let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|octet| octet.is_ascii_graphic());
@@ -183,7 +183,7 @@ pub(super) fn mailbox() -> ValueKind<String> {
     })
 }
 
-/// Plain text of at most `max` characters.
+/// Parser of a text of at most `max` characters.
 pub(super) fn text(max_chars: usize) -> ValueKind<String> {
     ValueKind::new(format!("1 to {max_chars} characters"), move |text| {
         let is_plain = !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control);
@@ -202,12 +202,12 @@ pub(super) fn keyword<T: Copy + 'static>(words: &'static [(&'static str, T)]) ->
     ValueKind::new(allowed, |text| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value))
 }
 
-/// Comma-separated, in any number.
+/// Parser of a comma-separated list of strings.
 pub(super) fn list() -> ValueKind<Vec<String>> {
     ValueKind::new("a comma-separated list", |text| Some(items(text).map(str::to_owned).collect()))
 }
 
-/// Comma-separated, each of which is one of these.
+/// Parser of a comma-separated list of values.
 pub(super) fn each<T: FromStr + 'static>(allowed: &'static str) -> ValueKind<Vec<T>> {
     ValueKind::new(allowed, |text| items(text).map(|item| item.parse().ok()).collect())
 }
@@ -220,7 +220,7 @@ pub(super) fn secret(allowed: &'static str, right: fn(&str) -> bool) -> ValueKin
     ValueKind::new(allowed, move |text| right(text).then(|| Secret(Zeroizing::new(text.to_owned()))))
 }
 
-/// Empty text means no value.
+/// Makes a value optional: an empty text means none.
 pub(super) fn optional<T: 'static>(kind: ValueKind<T>) -> ValueKind<Option<T>> {
     ValueKind::new(kind.allowed, move |text| if text.is_empty() { Some(None) } else { (kind.parse)(text).map(Some) })
 }
@@ -240,14 +240,14 @@ pub(super) fn roles() -> ValueKind<Roles> {
     })
 }
 
-/// Roles of a process. Any number of processes may share a database. Each role must run in one of them.
+/// Roles of a process. Any number of processes may share a database. Each role must run in at least one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Roles {
     /// Answers API requests.
     pub api: bool,
     /// Delivers messages.
     pub worker: bool,
-    /// Expires, cleans up, makes partitions.
+    /// Runs maintenance: expiry, retention, partitions.
     pub maintenance: bool,
 }
 
@@ -257,7 +257,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// A setting that is never shown. Memory forgets it.
+/// Value of a secret setting, which is never shown. Its memory is zeroed on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Zeroizing<String>);
 

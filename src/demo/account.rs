@@ -1,4 +1,4 @@
-//! Comparison of the server's outcome of every delivery with the requests that the gateways recorded.
+//! Compares the server's result of every delivery with the requests recorded by the push services.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::subscribers::Browser;
 use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::SimulatorReport;
 
-/// Deliveries whose end is asked for one by one, at most.
+/// Maximum deliveries whose result is requested one by one.
 const EXPLAINED_MAX: usize = 1_000;
 
 #[derive(Debug, Serialize)]
@@ -22,27 +22,27 @@ pub(super) struct Account {
     /// Whether every check holds.
     pub adds_up: bool,
     pub subscriptions: usize,
-    /// Subscriptions registered per second.
+    /// Number of subscriptions registered per second.
     pub registered_per_s: f64,
-    /// The campaign, then the single messages, as the server counts them.
+    /// Server's counts of the campaign, and of the single messages.
     pub messages: [KindCounts; 2],
-    /// Dead deliveries of the campaign by what the gateway answered last.
+    /// Dead deliveries of the campaign by the push service's last response.
     pub dead: BTreeMap<String, u64>,
-    /// Requests per gateway.
+    /// Requests by push service.
     pub gateways: Vec<GatewayLine>,
     /// Seconds from the campaign's request to the end of its last delivery.
     pub campaign_s: f64,
-    /// Deliveries per second in the shortest time that half of the campaign took.
+    /// Peak rate: deliveries per second in the shortest period with half of the campaign.
     pub campaign_peak_per_s: f64,
-    /// Single messages by way of gateways that were neither throttling nor down: request to POST.
+    /// Time from request to POST of single messages at push services that neither throttled nor failed.
     pub latency: Latency,
-    /// Pushes that a gateway took twice, since its first answer was lost when it went down.
+    /// Pushes accepted twice, because the first response was lost in the outage.
     pub repeated: u64,
     pub events: Vec<TimelineEvent>,
     pub checks: Vec<Check>,
 }
 
-/// The account of one kind of message, by the API's names. `targeted` is the sum of the others.
+/// Counts of one kind of message, with the API's names. `targeted` is the sum of the others.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct KindCounts {
     pub kind: &'static str,
@@ -52,7 +52,7 @@ pub(super) struct KindCounts {
     pub expired: u64,
     pub dead: u64,
     pub cancelled: u64,
-    /// Queued, dispatching, to be retried, or capped: nothing, at the end.
+    /// Deliveries that have not ended or are capped. 0 at the end.
     pub open: u64,
 }
 
@@ -62,11 +62,11 @@ pub(super) struct GatewayLine {
     pub requests: u64,
     /// Number of responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Single messages: request to first POST.
+    /// Time from request to first POST of single messages.
     pub latency: Latency,
 }
 
-/// Milliseconds that single messages took, by nearest rank.
+/// Percentiles (nearest rank) of the latency of single messages, in milliseconds.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Latency {
     pub messages: usize,
@@ -115,7 +115,7 @@ impl KindCounts {
     }
 }
 
-/// Asks the server and the simulator, and compares.
+/// Reads the results of server and simulator, and compares them.
 pub(super) async fn settle(
     setup: &Setup,
     browsers: &[Browser],
@@ -178,7 +178,7 @@ async fn pruned(setup: &Setup) -> anyhow::Result<u64> {
     }
 }
 
-/// Reasons in the server's history for deliveries of the campaign that no gateway accepted.
+/// Returns the server's reasons for deliveries of the campaign that no push service accepted.
 async fn reasons(
     setup: &Setup,
     browsers: &[Browser],

@@ -1,4 +1,4 @@
-//! The demo's workload: a campaign to all browsers, single messages beside it, and gateway faults.
+//! Workload of the demo: a campaign to all browsers, single messages beside it, and faults of push services.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ use super::setup::{APP, Setup, host_of, text};
 use super::subscribers::Browser;
 use bellwire_core::clock::Timestamp;
 
-/// Messages to single people a second.
+/// Messages to single people per second.
 const PACE: f64 = 80.0;
-/// The outage begins when the gateway has taken its browsers' campaign so far: one part in this many.
+/// The outage begins when the push service has accepted one part in this many of its campaign deliveries.
 const OUTAGE_AT: u64 = 5;
 /// Interval between polls of the server.
 const LOOK: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const GLANCE: Duration = Duration::from_millis(2);
 /// Timeout after which the demo fails.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Title of the campaign, which identifies its pushes.
+/// Title of the campaign, by which its pushes are identified.
 pub(super) const CAMPAIGN_TITLE: &str = "The winter catalogue is here";
 
 /// A message to one person.
@@ -38,7 +38,7 @@ pub(super) struct Single {
     pub message: String,
     /// Index of the browser.
     pub browser: usize,
-    /// The text that only this person may read.
+    /// Code in the message, which only this person can read.
     pub code: String,
     /// Start of the request, in milliseconds since 1970.
     pub asked_at_ms: i64,
@@ -50,14 +50,14 @@ pub(super) struct TimelineEvent {
     pub at_s: f64,
     pub origin: String,
     pub what: &'static str,
-    /// Seconds that the hold or the opening lasts.
+    /// Duration of the hold or the opening in seconds.
     pub for_s: Option<f64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Record {
     pub campaign: String,
-    /// Time from the request to the end of its last delivery, as seen by polling.
+    /// Time from the request to the end of its last delivery, measured by polling.
     pub took: Duration,
     /// Start of the outage, in milliseconds since 1970.
     pub down_at_ms: i64,
@@ -112,7 +112,7 @@ pub(super) fn message(id: &str) -> String {
     format!("{}/{id}", messages())
 }
 
-/// Large enough to be made smaller where a gateway asks for it, and retried soon enough for a demo.
+/// Returns the campaign: large enough that a push service refuses it first, and with short retries.
 fn campaign() -> Value {
     let items: Vec<Value> =
         (0..80).map(|n| json!({"sku": format!("W-{n:04}"), "name": format!("Winter coat {n}")})).collect();
@@ -134,7 +134,7 @@ fn campaign() -> Value {
     })
 }
 
-/// Sends messages to single people at a steady pace, whether or not those before were answered.
+/// Sends messages to single people at a steady rate, without waiting for responses.
 async fn send_singles(setup: &Setup, browsers: &[Browser], n: u32) -> anyhow::Result<Vec<Single>> {
     let reachable = |(place, browser): (usize, &Browser)| {
         let user = browser.user.clone().filter(|_| browser.fate == Fate::Fine)?;
@@ -164,7 +164,7 @@ async fn send_singles(setup: &Setup, browsers: &[Browser], n: u32) -> anyhow::Re
     sending.join_all().await.into_iter().collect()
 }
 
-/// Takes one gateway down in the middle of the campaign. Returns the time.
+/// Stops one push service in the middle of the campaign. Returns the time.
 async fn cut_off(setup: &Setup, browsers: &[Browser], progress: &Progress) -> anyhow::Result<i64> {
     let (host, share) = (host_of(faults::DOWN), browsers.iter().filter(|it| it.gateway == faults::DOWN).count() as u64);
     while setup.simulator.report().hosts.get(&host).is_none_or(|host| host.accepted < share / OUTAGE_AT) {
@@ -186,7 +186,7 @@ async fn wait_until_done(setup: &Setup, id: &str, progress: &Progress) -> anyhow
     wait_for(setup, id, show).await
 }
 
-/// Waits until a message is done, and returns when that was seen.
+/// Waits until a message is done, and returns the time.
 async fn wait_for(setup: &Setup, id: &str, show: impl Fn(&Value)) -> anyhow::Result<Instant> {
     loop {
         let shown = setup.api.get(setup.server(), &message(id)).await?;
@@ -198,7 +198,7 @@ async fn wait_for(setup: &Setup, id: &str, show: impl Fn(&Value)) -> anyhow::Res
     }
 }
 
-/// Watches the lanes for holds and breakers until everything is over.
+/// Records holds and breakers of lanes until everything has ended.
 async fn watch(
     setup: &Setup,
     over: &AtomicBool,

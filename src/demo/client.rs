@@ -23,7 +23,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client of the server at `base`, such as `http://127.0.0.1:8787`.
+    /// Creates a client of the server at `base`, such as `http://127.0.0.1:8787`.
     pub(super) fn new(base: String) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
@@ -38,12 +38,12 @@ impl Client {
         self.call(caller, Method::GET, path, Bytes::new()).await
     }
 
-    /// The answer to a POST of `body`, which must succeed.
+    /// Sends a POST and returns the response, which must be a success.
     pub(super) async fn post(&self, caller: Caller<'_>, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(caller, Method::POST, path, body.to_string().into()).await
     }
 
-    /// The answer to a request of any method, which must succeed.
+    /// Sends a request and returns the response, which must be a success.
     pub(super) async fn call(
         &self,
         caller: Caller<'_>,

@@ -6,7 +6,7 @@
 use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 
-/// The gateway that is overrun and asks for a pause.
+/// Push service that throttles a burst of requests.
 pub(super) const THROTTLING: Gateway = Gateway::Apple;
 pub(super) const DOWN: Gateway = Gateway::Wns;
 /// Length of the outage, in milliseconds. The first probe of a breaker of [`CIRCUIT_OPEN`] fails.
@@ -21,14 +21,14 @@ const UNAVAILABLE: [f64; 2] = [0.01, 0.03];
 const TOO_LARGE_ONCE: [f64; 2] = [0.03, 0.034];
 const TOO_LARGE: [f64; 2] = [0.034, 0.036];
 
-/// Expected fate of an endpoint's deliveries.
+/// Expected result of an endpoint's deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The subscription has ended: 404 or 410.
+    /// The push service reports the subscription as gone: 404 or 410.
     Gone,
     /// 503 at first, accepted later.
     Recovers,
-    /// 413 at first, and again without padding; a smaller payload is accepted.
+    /// 413 at first, and again without padding. A smaller payload is accepted.
     Shrinks,
     /// 413 for every size.
     Dies,
@@ -36,7 +36,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// The fate of the endpoint at this place in [0, 1).
+    /// Returns the expected result of an endpoint by its position in [0, 1).
     pub(super) fn of(fraction: f64) -> Self {
         match fraction {
             at if at < GONE[1] => Fate::Gone,
@@ -48,7 +48,7 @@ impl Fate {
     }
 }
 
-/// The faults that are there from the start.
+/// Returns the faults that exist from the start.
 pub(super) fn lasting() -> [Rule; 5] {
     let share = |share, action| Rule { share: Some(share), ..Rule::always(action) };
     let once = |rule| Rule { attempts: Some([1, 1]), ..rule };
@@ -61,13 +61,13 @@ pub(super) fn lasting() -> [Rule; 5] {
     ]
 }
 
-/// Rule for this many responses of one gateway: 429.
+/// Returns a rule that responds with 429 to this many requests to one push service.
 pub(super) fn burst(answers: u64) -> Rule {
     let action = RuleAction::Throttled { retry_after_s: Some(PAUSE_S) };
     Rule { gateway: Some(THROTTLING), count: Some(answers), ..Rule::always(action) }
 }
 
-/// One gateway cuts its connections and refuses new ones.
+/// Returns a rule with which one push service cuts its connections and refuses new ones.
 pub(super) fn outage() -> Rule {
     Rule { gateway: Some(DOWN), for_ms: Some(DOWN_MS), ..Rule::always(RuleAction::RefuseTcp) }
 }

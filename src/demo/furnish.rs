@@ -1,4 +1,5 @@
-//! Extra content of a demo that stays up, so that every admin page has data. Created through the public API and the command line only.
+//! Extra content of a demo that keeps running, so that every admin page has data. Created only through the public API and the
+//! command line.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,15 +21,15 @@ use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 
-/// A second app, whose VAPID key is being changed and whose campaigns go slowly.
+/// Slug of a second app, whose VAPID key is being replaced and whose campaigns run slowly.
 const JOURNAL: &str = "journal";
 const READERS: u32 = 400;
-/// Those of them that have visited since its key was changed.
+/// Number of its subscriptions that use the new VAPID key.
 const MOVED: u32 = 248;
-/// Browsers of the first app that its backend registers, with user ids, tags and attributes.
+/// Number of the first app's browsers registered by its backend, with user ids, tags and attributes.
 const CUSTOMERS: u32 = 120;
 const BEYOND: u32 = 1_000_000;
-/// Requests under way at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 16;
 /// Maximum time until sent content is visible.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,7 +73,7 @@ impl Furnisher<'_> {
         self.setup.api.call(self.operator, Method::PATCH, path, body.to_string().into()).await
     }
 
-    /// The first app as a shop would have it: topics with policies, and people.
+    /// Fills the first app like a shop: topics with policies, and people.
     async fn shop(&self) -> anyhow::Result<()> {
         let app = format!("/v1/apps/{APP}");
         self.patch(&app, json!({"name": "Winter shop", "add_origins": [self.setup.api.base()]})).await?;
@@ -96,7 +97,7 @@ impl Furnisher<'_> {
         self.register(APP, &self.setup.application_server_key, BEYOND, people.collect()).await.map(drop)
     }
 
-    /// API keys in each state, and a key for user tokens.
+    /// Creates API keys in each state, and an identity key.
     async fn keys(&self) -> anyhow::Result<()> {
         let app = format!("/v1/apps/{APP}");
         let soon = Utc::now() + TimeDelta::days(9);
@@ -116,7 +117,7 @@ impl Furnisher<'_> {
         self.post(&format!("{app}/identity-keys"), json!({"name": "shop backend"})).await.map(drop)
     }
 
-    /// A second app in the middle of things: a new VAPID key to which most have moved, a limit, campaigns that run and rest.
+    /// Creates a second app with a new VAPID key for most of its subscriptions, a rate limit, and running and paused campaigns.
     async fn journal(&self) -> anyhow::Result<()> {
         let app = format!("/v1/apps/{JOURNAL}");
         let body = json!({"slug": JOURNAL, "name": "Journal", "origins": ["https://journal.example", self.setup.api.base()],
@@ -153,7 +154,7 @@ impl Furnisher<'_> {
         self.put(&format!("{app}/calendar"), quiet).await.map(drop)
     }
 
-    /// Dead letters of several kinds, deliveries to be retried, and a lane that is held while something waits for it.
+    /// Creates dead letters of several kinds, deliveries to retry, and a held lane with waiting deliveries.
     async fn troubles(&self) -> anyhow::Result<()> {
         let app = format!("/v1/apps/{APP}");
         let answer = |status, body: &str| RuleAction::Answer { status, headers: Vec::new(), body: body.to_owned() };
@@ -190,7 +191,7 @@ impl Furnisher<'_> {
         Ok(text(&sent, "id")?.to_owned())
     }
 
-    /// Waits until a message is as wanted, for a while: what is not there by then is missing from the picture, no more.
+    /// Waits until a message has the wanted state, for a limited time. If it never has, only the admin page lacks some content.
     async fn until(&self, app: &str, message: &str, wanted: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -216,7 +217,7 @@ impl Furnisher<'_> {
         found.and_then(|lane| lane["lane"].as_i64()).context("the lane is there: its browsers are registered")
     }
 
-    /// Registers browsers as the app's backend would, with what is known of each. Returns their subscriptions' ids.
+    /// Registers browsers as the app's backend, with their attributes in `known`. Returns the ids of their subscriptions.
     async fn register(&self, app: &str, key: &[u8], first: u32, known: Vec<Value>) -> anyhow::Result<Vec<String>> {
         let one = |(n, mut body): (u32, Value)| async move {
             let minted = self.setup.simulator.mint(&host_of(gateway_of(n)), first + n, Some(key)).context("minting")?;
@@ -229,7 +230,7 @@ impl Furnisher<'_> {
     }
 }
 
-/// Invites everybody by `bellwire admin invite`, and returns the path of the first one's link.
+/// Invites all teammates with `bellwire admin invite`, and returns the path of the first one's link.
 async fn team(data: &Path) -> anyhow::Result<String> {
     let mut first = None;
     for (email, role, app) in TEAM {

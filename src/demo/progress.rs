@@ -13,7 +13,7 @@ const BAR: &str = "{elapsed:>4} {prefix:<15} [{bar:32}] {human_pos}/{human_len} 
 #[derive(Debug)]
 pub(super) struct Progress {
     began: Instant,
-    /// None: standard error is no terminal.
+    /// Progress bar. `None`: standard error is not a terminal.
     bar: Option<ProgressBar>,
     plain: Mutex<Plain>,
 }
@@ -26,7 +26,7 @@ struct Plain {
 }
 
 impl Progress {
-    /// Begins; looks at what standard error is.
+    /// Creates the output, depending on whether standard error is a terminal.
     pub(super) fn new() -> Self {
         let began = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {

@@ -1,4 +1,4 @@
-//! Received pushes: every push that the simulator recorded, decrypted with its browser's key as a service worker would.
+//! Received pushes: those that the simulator recorded, decrypted with their browsers' keys as a service worker would.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,26 +13,26 @@ use bellwire_simulator::gateways::{Delivery, RecordedAttempt};
 
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Deliveries of the campaign that were taken, each counted once.
+    /// Accepted deliveries of the campaign, each counted once.
     pub campaign: u64,
-    /// First acceptance of each, in milliseconds since 1970.
+    /// Time of each one's first acceptance, in milliseconds since 1970.
     pub taken_at_ms: Vec<i64>,
     pub shrunk: u64,
-    /// Those that came whole after the outage had cut off one of their two refusals.
+    /// Deliveries accepted in full size, because the outage lost one of their two refusals.
     pub refusals_lost: u64,
-    /// Single messages that were taken, each counted once.
+    /// Accepted single messages, each counted once.
     pub singles: u64,
-    /// By gateway, the milliseconds from each single message's request to its first POST.
+    /// Milliseconds from each single message's request to its first POST, by push service.
     pub latency_ms: HashMap<Gateway, Vec<i64>>,
     pub repeated: u64,
-    /// Of these, the ones that the outage does not explain.
+    /// Repeated pushes that the outage does not explain.
     pub repeated_without_cause: u64,
     pub shared_ids: u64,
-    /// Plaintexts that are neither the campaign nor what was sent to this person.
+    /// Plaintexts that are neither the campaign nor the message to this person.
     pub misread: u64,
-    /// Requests to a subscription after its gateway responded that it is gone.
+    /// Requests to a subscription after its push service reported it as gone.
     pub after_gone: u64,
-    /// Browsers, by their place, that never took the campaign.
+    /// Indexes of browsers that never accepted the campaign.
     pub without_campaign: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn read(setup: &Setup, browsers: &[Browser], record: &Record) -> anyh
     Ok(received)
 }
 
-/// Title, body, and whether the optional part is there.
+/// Returns title, body, and whether the optional part is present.
 fn words(delivery: &Delivery) -> Option<(String, String, bool)> {
     let json: Value = serde_json::from_slice(delivery.plaintext.as_deref()?).ok()?;
     let notification = &json["notification"];
@@ -76,14 +76,14 @@ fn was_taken(attempt: &&RecordedAttempt) -> bool {
     attempt.status.is_some_and(|status| (200..300).contains(&status))
 }
 
-/// Whether an answer given then may have been on its way when the outage began, which cuts connections.
+/// Whether a response sent then may have been lost at the start of the outage, which cuts connections.
 fn was_cut(browser: &Browser, at_ms: i64, record: &Record) -> bool {
     browser.gateway == faults::DOWN && (record.down_at_ms - 1_000..=record.down_at_ms + 1_000).contains(&at_ms)
 }
 
 impl Received {
-    /// Counts the requests of a campaign delivery. A 413 in flight at the start of the outage is lost: the sender sees one 413 instead of
-    /// two, and the next try, without padding alone, is accepted.
+    /// Counts the requests of a campaign delivery. A 413 in flight at the start of the outage is lost: the sender sees one 413
+    /// instead of two, and its next attempt, only without padding, is accepted.
     fn count_campaign(&mut self, browser: &Browser, delivery: &Delivery, whole: bool, record: &Record) {
         let Some(taken) = delivery.attempts.iter().find(was_taken) else { return };
         self.campaign += 1;

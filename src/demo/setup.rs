@@ -28,17 +28,17 @@ use bellwire_store::keys::api_keys;
 
 pub(super) const APP: &str = "demo";
 pub(super) const TOPIC: &str = "news";
-/// The site whose pages register the browsers.
+/// Origin of the site whose pages register the browsers.
 pub(super) const ORIGIN: &str = "https://shop.example";
 const START_DEADLINE: Duration = Duration::from_secs(60);
 /// Maximum time for the server and its Postgres to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
-/// Spare records of the simulator, for pushes of users while the demo stays up.
+/// Additional records of the simulator, for pushes that users send while the demo keeps running.
 const SPARE: usize = 10_000;
 /// Interval between polls of a starting server.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A directory that goes away with its value, unless it is to be kept.
+/// A directory that is deleted with its value, unless it is to be kept.
 #[derive(Debug)]
 struct DataDir {
     path: PathBuf,
@@ -69,7 +69,7 @@ pub(super) struct Setup {
     pub simulator: Simulator,
     pub api: Client,
     pub operator: String,
-    /// A key of the app with all its scopes.
+    /// API key of the app with all its scopes.
     pub key: String,
     pub application_server_key: Vec<u8>,
     server: Child,
@@ -78,8 +78,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Starts everything and makes the app. `browsers`: how many will be registered at most. A demo that stays up gets a shop with a
-    /// history, too.
+    /// Starts all processes and creates the app. `browsers`: maximum number to register. A demo that stays up also gets a shop with a
+    /// history.
     pub(super) async fn start(
         seed: u64,
         browsers: u32,
@@ -151,7 +151,7 @@ impl Setup {
         last_words(&self.dir.path)
     }
 
-    /// Is ready when the server ends, which it should not.
+    /// Waits for the unexpected end of the server, and returns the error.
     pub(super) async fn server_ended(&mut self) -> anyhow::Error {
         match self.server.wait().await {
             Ok(status) => anyhow::anyhow!("the server ended ({status}): {}", last_words(&self.dir.path)),
@@ -159,7 +159,7 @@ impl Setup {
         }
     }
 
-    /// Stops everything in good order and, unless it is kept, removes the data.
+    /// Stops all processes and, unless they are kept, deletes the data.
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.leash);
         let ended = timeout(STOP_DEADLINE, self.server.wait()).await;
@@ -180,7 +180,7 @@ pub(super) fn text<'a>(json: &'a Value, member: &str) -> anyhow::Result<&'a str>
     json[member].as_str().with_context(|| format!("the answer has no {member}"))
 }
 
-/// Settings of the demo's server. Other variables of the environment apply too, except the database URL.
+/// Returns the settings of the demo's server. Other environment variables apply, too, except the database URL.
 fn settings(dir: &Path, ca_file: &Path, simulator: &Simulator) -> Vec<(&'static str, String)> {
     let mapped = |host: gateways::HostMapping| {
         HostMapping { host: host.host, gateway: host.gateway, address: Some(host.addr) }.to_string()

@@ -1,4 +1,4 @@
-//! The subscriptions: browsers that the simulator minted, registered through the public API.
+//! Subscriptions of simulated browsers, registered through the public API.
 
 use anyhow::Context;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,12 +10,13 @@ use super::progress::Progress;
 use super::setup::{APP, ORIGIN, Setup, TOPIC, host_of, text};
 use bellwire_core::lane::Gateway;
 
-/// Registrations under way at the same time.
+/// Concurrent registrations.
 const AT_ONCE: usize = 32;
-/// Shares of the gateways among the browsers, in twentieths.
+/// Shares of the push services among the browsers, in twentieths.
 const SHARES: [(Gateway, u32); 5] =
     [(Gateway::Fcm, 9), (Gateway::Mozilla, 4), (Gateway::Apple, 3), (Gateway::Wns, 2), (Gateway::Other, 2)];
-/// One browser in this many belongs to a signed-in user. The number has no common divisor with 20, so that every gateway has some.
+/// One browser in this number belongs to a signed-in user. It has no common divisor with 20, so that every push service has
+/// some.
 const SIGNED_IN: u32 = 7;
 const JOINS: u32 = 3;
 

@@ -1,11 +1,11 @@
-//! The account as people read it.
+//! Formats the demo's results for people.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::account::{Account, Check, GatewayLine, KindCounts, Latency};
 use super::faults;
 
-/// A number with its thousands apart.
+/// A number formatted with thousands separators.
 struct Grouped(u64);
 
 impl Display for Grouped {

@@ -1,4 +1,4 @@
-//! Events as receivers read them. Their shape is stable: members may be added, never changed or taken away.
+//! Events as receivers get them. Their shape is a stable interface: members may be added, never changed or removed.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use bellwire_store::hooks::packing::{Note, PackedEvent};
 
 #[derive(Debug)]
 pub(super) struct OutgoingEvent {
-    /// `None`: the server as a whole.
+    /// App of the event. `None`: the server.
     pub app: Option<AppId>,
     pub kind: EventType,
     pub at: Timestamp,
-    /// Subscription whose user the event names.
+    /// Subscription whose user is named in the event.
     pub names: Option<SubscriptionId>,
     pub json: String,
 }
@@ -69,7 +69,7 @@ pub(crate) fn test(id: EventId, webhook: impl Serialize, at: Timestamp) -> Strin
     body([write(id, EventType::WebhookTest, at, &json!({"webhook": webhook})).as_str()].into_iter())
 }
 
-/// The body of a request with these events: a JSON array.
+/// Returns the body of a request with these events: a JSON array.
 pub(super) fn body<'a>(events: impl Iterator<Item = &'a str>) -> String {
     let mut body = String::from("[");
     for (place, event) in events.enumerate() {

@@ -1,4 +1,4 @@
-//! Packs what happened into requests. Any replica in the maintenance role does it, one at a time.
+//! Packs events into requests. Any replica with the maintenance role does it, one at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use bellwire_store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREA
 use bellwire_vault::{Vault, WEBHOOK_BODY};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Octets of a request's body, at most, unless a single event is longer.
+/// Maximum bytes of a request's body, unless a single event is longer.
 const BODY_MAX: usize = 256 * 1024;
 
 pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
@@ -27,13 +27,13 @@ pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<
     }
 }
 
-/// Packs all that happened.
+/// Packs all events into requests.
 pub async fn pack(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
     while packing::any(pool).await? && round(pool, vault, now).await? {}
     Ok(())
 }
 
-/// Packs some of what happened. Returns whether there may be more.
+/// Packs some events. Returns whether there may be more.
 async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool> {
     let Some(mut tx) = packing::begin(pool).await? else { return Ok(false) };
     let hearers = packing::hearers(&mut tx).await?;

@@ -1,4 +1,4 @@
-//! Sends requests to receivers: a task for each webhook that something is due for.
+//! Sends requests to receivers, in one task for each webhook with due requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,17 +42,18 @@ const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Poll interval while the process is idle.
 const LOOK_AT_REST: Duration = Duration::from_secs(5);
-/// Requests of one webhook in flight, at most.
+/// Maximum requests in flight of one webhook.
 const AT_ONCE: usize = 8;
-/// Requests in flight of all webhooks together, at most: so much of their bodies is in memory.
+/// Maximum requests in flight of all webhooks together, whose bodies are in memory.
 const AT_ONCE_OF_ALL: usize = 512;
 /// Response timeout of a receiver, from the time the request has a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A request starts within this time of its claim. Its answer then comes while its lease holds.
+/// Maximum time from a claim to the start of a request, so that its response arrives within the lease.
 const START_WITHIN: Duration = Duration::from_secs(30);
 /// Delay of a request that had no connection in time. It uses up no retry.
 const UNSENT_WAIT: Duration = Duration::from_secs(1);
-/// A breaker counts failures of a receiver that has taken nothing for this long. One that takes some requests gets them all.
+/// Time without an accepted request after which a receiver's failures count for its breaker. A receiver that accepts some
+/// requests gets them all.
 const SPARED_AFTER: TimeDelta = TimeDelta::seconds(30);
 /// Breakers of receivers open for a shorter time than those of push services.
 const BREAKER: TierSettings = TierSettings {
@@ -64,13 +65,13 @@ const BREAKER: TierSettings = TierSettings {
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
 /// Time without an accepted request after which a webhook is disabled.
 const DISABLED_AFTER: TimeDelta = TimeDelta::days(5);
-/// Characters of an answer that are kept.
+/// Maximum stored characters of a response.
 const REASON_MAX: usize = 300;
 
 const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
-/// Retries of the request so far, 0 at the first try.
+/// Header with the number of retries so far, 0 at the first attempt.
 const RETRY_COUNT: &str = "webhook-retry-count";
 
 pub(crate) async fn send_on(sender: Sender, rest: Arc<Rest>) {
@@ -97,7 +98,7 @@ struct SenderInner {
     metrics: Arc<Metrics>,
     lines: Mutex<HashMap<WebhookId, (Arc<WebhookQueue>, Timestamp)>>,
     places: Semaphore,
-    /// Makes leases that pass on to others when this process dies, if it has a worker, who is missed.
+    /// Function that creates leases of this process's worker, which others take over if it crashes. Not set without a worker.
     lessor: OnceLock<Lessor>,
 }
 
@@ -116,7 +117,7 @@ struct Receiver {
     endpoint: Endpoint,
     retry: Retry,
     content_type: HeaderValue,
-    /// The present one, and the former one while it signs still.
+    /// Current secret, and the previous one while it is valid.
     secrets: Vec<Secret>,
     line: Arc<WebhookQueue>,
 }
@@ -151,7 +152,7 @@ impl Sender {
         Self(Arc::new(SenderInner { pool, vault, clock, gateways, metrics, lines, places, lessor }))
     }
 
-    /// Claims under leases from this function. Other processes take them over when this process's worker dies.
+    /// Sets the function that creates leases. Other processes take them over when this process's worker crashes.
     pub(crate) fn lease_by(&self, lessor: impl Fn() -> Uuid + Send + Sync + 'static) {
         let _ = self.0.lessor.set(Box::new(lessor)); // set only here
     }
@@ -161,7 +162,7 @@ impl Sender {
         self.0.lines.lock().len()
     }
 
-    /// Sends everything that is due now, and waits for the results.
+    /// Sends all due requests, and waits for the results.
     pub async fn run_until_idle(&self) -> sqlx::Result<()> {
         loop {
             let mut lines = JoinSet::from_iter(self.begin().await?);
@@ -172,7 +173,7 @@ impl Sender {
         }
     }
 
-    /// Finds webhooks with due events that may be sent to and that no task of this process serves. Returns a task for each.
+    /// Returns a task for each webhook that has due requests, may be sent to, and has no task in this process.
     pub async fn begin(&self) -> sqlx::Result<Vec<BoxFuture<'static, ()>>> {
         let now = self.0.clock.now();
         let due = webhooks::due(&self.0.pool, now).await?;
@@ -235,7 +236,7 @@ impl Sender {
     }
 }
 
-/// Held by the task that sends to a webhook; lets another one do so however it ends.
+/// Marks a webhook as being sent to. Dropping it allows another task.
 struct Busy(Arc<WebhookQueue>);
 
 impl Drop for Busy {
@@ -420,7 +421,7 @@ impl SenderInner {
     }
 }
 
-/// The right that a breaker gives, if it does.
+/// Converts a breaker's permission. `None`: no request may be sent.
 fn permit(permission: Permission) -> Option<Permit> {
     match permission {
         Permission::Go(number) => Some(Permit::Ordinary(number)),
@@ -429,7 +430,7 @@ fn permit(permission: Permission) -> Option<Permit> {
     }
 }
 
-/// Health of a receiver that gave this answer. A failed probe always counts.
+/// Returns the health of a receiver shown by a response. A failed probe always counts.
 fn health(answered: &Answered, takes_nothing: bool) -> Health {
     let counts = takes_nothing || matches!(answered.permit, Permit::Probe);
     match &answered.settled {
@@ -439,7 +440,8 @@ fn health(answered: &Answered, takes_nothing: bool) -> Health {
     }
 }
 
-/// Records an answer, or gives the right back if the answer shows nothing. Returns the breaker's new state if that changed.
+/// Records a response, or withdraws the permission if the response shows nothing. Returns the breaker's new state if it
+/// changed.
 fn record(
     breaker: &mut Breaker,
     permit: Permit,
@@ -453,11 +455,11 @@ fn record(
     }
 }
 
-/// Characters from which on a part of a URL may be a secret.
+/// Minimum length of a URL part that may be a secret.
 const SECRET_MIN: usize = 8;
 
-/// Returns the first words of an answer, on one line. Many receivers repeat the URL, whose long parts are secrets that readers of the
-/// reason may not see.
+/// Returns the beginning of a response on one line, without the URL's long parts. Many receivers repeat the URL, and readers of
+/// the reason may not see its secrets.
 fn words(body: &[u8], url: &str) -> Option<String> {
     let mut text = String::from_utf8_lossy(body).into_owned();
     let behind_host = url.split(['/', '?', '&', '=']).skip(3);

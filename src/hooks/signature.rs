@@ -1,5 +1,5 @@
-//! Signatures as Standard Webhooks has them (standard-webhooks.com): HMAC-SHA-256 over `id.timestamp.body`, by a secret that the
-//! receiver has.
+//! Signatures by Standard Webhooks (standard-webhooks.com): HMAC-SHA-256 over `id.timestamp.body`, with a secret shared with
+//! the receiver.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 /// Prefix of an encoded secret (Standard Webhooks).
 const PREFIX: &str = "whsec_";
-/// Octets of a new secret; the specification asks for 24 to 64.
+/// Bytes of a new secret. The specification requires 24 to 64.
 const LEN: usize = 32;
 
-/// The octets of a new secret.
+/// Generates a secret.
 pub(crate) fn generate() -> Secret {
     let mut octets = Zeroizing::new(vec![0; LEN]);
     rand::fill(&mut octets).expect("the system's randomness");
@@ -29,28 +29,28 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// One that another server made, as it was written: 24 to 64 octets. None: it is none.
+    /// Parses a secret of another server: 24 to 64 bytes. `None`: invalid.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let octets = STANDARD.decode(text.strip_prefix(PREFIX)?).ok()?;
         (24..=64).contains(&octets.len()).then(|| Self(octets.into()))
     }
 
-    /// One that was stored.
+    /// Creates a secret from stored bytes.
     pub(crate) fn from_octets(octets: Vec<u8>) -> Self {
         Self(octets.into())
     }
 
-    /// Returns the raw bytes, to be sealed.
+    /// Returns the raw bytes, for encryption.
     pub(crate) fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// As its receiver is given it.
+    /// Returns the secret in the form for its receiver.
     pub(crate) fn write(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(&*self.0)))
     }
 
-    /// The signature of a request: `v1,` and base64.
+    /// Returns the signature of a request: `v1,` and base64.
     pub(super) fn sign(&self, id: &str, timestamp_s: i64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.0));
         context.update(format!("{id}.{timestamp_s}.").as_bytes());

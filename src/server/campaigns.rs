@@ -114,7 +114,7 @@ async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Time
 }
 
 fn open(vault: &Vault, due: &DueCampaign) -> Option<Plan> {
-    /// Sealed plan without the text of its author.
+    /// Encrypted plan without the text of its author.
     #[derive(serde::Deserialize)]
     struct SealedPlan {
         checked: Plan,

@@ -90,7 +90,7 @@ impl Chore {
         now >= self.due_at
     }
 
-    /// Schedules the next attempt, and logs a failure.
+    /// Schedules the next run of the chore, and logs a failure.
     fn tried<T>(&mut self, name: &str, result: &sqlx::Result<T>, now: Timestamp) {
         self.due_at = now + if result.is_ok() { self.every } else { self.again_after };
         match result {

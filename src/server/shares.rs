@@ -13,12 +13,12 @@
 use crate::config::Roles;
 use bellwire_store::queue::sending::WRITERS;
 
-/// Connections of a worker that only its heartbeat and its reader of stops use, one each.
+/// Connections reserved for a worker's heartbeat and its reader of stops, one each.
 const RESERVED: u32 = 2;
-/// Connections for requests of a process that is asked for its health and metrics alone.
+/// Connections for requests of a process without the role `api`, which serves only health and metrics.
 const ASIDE: u32 = 2;
 
-/// The most connections of a process, by what they are for. 0: none is opened.
+/// Maximum connections of a process, by purpose. 0: none is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
     pub requests: u32,

@@ -1,4 +1,4 @@
-//! The API within this process, for callers with access to the database and the master key.
+//! In-process API, for callers with access to the database and the master key.
 
 use anyhow::bail;
 use axum::Router;
@@ -9,7 +9,7 @@ use crate::server;
 use crate::server::context::{Context, Migrations, refuse_foreign};
 use bellwire_postgres::Embedded;
 
-/// Connections of a verb: half of them for dispatch, which is not there.
+/// Maximum connections of a verb. Half of them would be for dispatch, which does not run here.
 const CONNECTIONS: u32 = 6;
 
 /// An open database and the API on it.
@@ -20,7 +20,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Opens the database as a server does: the embedded Postgres of a running one is shared.
+    /// Opens the database as a server does. If a server is running, its embedded Postgres is used.
     pub(super) async fn open(config: &mut Config, beginning: DataDirState) -> anyhow::Result<Self> {
         config.database_connections = CONNECTIONS;
         refuse_foreign(config)?;

@@ -1,4 +1,4 @@
-//! The API of a server elsewhere, over HTTPS.
+//! API of another server, over HTTPS.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use url::Url;
 use crate::config::BACKEND_KEY_VARIABLE as KEY_VARIABLE;
 use bellwire_net::outbound::{OutboundClient, OutboundLimits, PlainHttp};
 
-/// Limits that do not apply, because bodies are streamed.
+/// Limits that do not apply here, because bodies are streamed.
 const LIMITS: OutboundLimits =
     OutboundLimits { timeout: Duration::from_secs(30), body_max_bytes: 0, idle_connections: 1 };
-/// Time for the beginning of an answer, except to an upload of unknown length.
+/// Timeout of the beginning of a response, except to an upload of unknown length.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Variable that names a file of further certificate authorities, as OpenSSL reads it.
+/// Environment variable with a file of additional certificate authorities, as in OpenSSL.
 const CA_VARIABLE: &str = "SSL_CERT_FILE";
 
-/// A server elsewhere. `Debug` does not show the key.
+/// Another server. `Debug` does not show the key.
 #[derive(Debug)]
 pub(super) struct Remote {
-    /// Address without a trailing slash.
+    /// URL without a trailing slash.
     pub(super) server: String,
     http: OutboundClient,
     authorization: HeaderValue,
@@ -54,7 +54,7 @@ impl Remote {
         Ok(Self { server: url.as_str().trim_end_matches('/').to_owned(), http, authorization })
     }
 
-    /// Sends a request whose URI is a path. Redirects are not followed: they would take the key elsewhere.
+    /// Sends a request whose URI is a path. Redirects are not followed, because they could send the key to another host.
     pub(super) async fn send(&self, request: Request<Body>) -> anyhow::Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
         head.uri = format!("{}{}", self.server, head.uri).parse().context("this cannot be written as a request")?;

@@ -1,4 +1,4 @@
-//! Lines of an import file that are not subscriptions: their listing, and their refusal for an existing app.
+//! Lines of an import file that are not subscriptions: lists them, or refuses them for an existing app.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::cli::output::{table, text};
 /// Maximum characters of a line's content in the listing.
 const SAYS_MAX: usize = 120;
 
-/// A line of a file that sets something.
+/// A settings line of a file.
 #[derive(Debug)]
 pub(super) struct Setting {
     line: usize,
@@ -19,7 +19,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Extracts the parts of a line that the operator should review before the import: rights, recipients of webhooks, and names.
+    /// Extracts the parts of a line that the operator should review before the import: permissions, URLs of webhooks, and
+    /// names.
     pub(super) fn new(line: usize, kind: &'static str, members: &Map<String, Value>) -> Self {
         let says = match kind {
             APP => members.get("origins"),
@@ -35,12 +36,12 @@ impl Setting {
     }
 }
 
-/// The settings of a file for programs.
+/// Returns the settings of a file as JSON.
 pub(super) fn as_json(settings: &[Setting]) -> Value {
     settings.iter().map(|it| json!({"line": it.line, "type": it.kind, "says": it.says})).collect()
 }
 
-/// The settings of a file for people.
+/// Returns the settings of a file as a table.
 pub(super) fn as_table(settings: &[Setting]) -> String {
     table(
         ["LINE", "SETS", "WHAT"],

@@ -12,7 +12,7 @@ use crate::cli::refusal::{ArgumentNames, CommandError};
 
 const NAMES: &ArgumentNames = &[("/slug", "the app's name"), ("app", "--app")];
 
-/// Whether there is an app of that name or id.
+/// Whether an app with this slug or id exists.
 pub(super) async fn exists(client: &Client, app: &str) -> anyhow::Result<bool> {
     match client.get(path(["apps", app])).await {
         Ok(_) => Ok(true),
@@ -21,12 +21,12 @@ pub(super) async fn exists(client: &Client, app: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// An app whose settings are being made.
+/// An app whose settings are being created.
 pub(super) struct Making<'a> {
     client: &'a Client,
     app: &'a str,
     exists: bool,
-    /// Members of the app line, until its VAPID key follows.
+    /// Members of the app line, until the line of its VAPID key follows.
     waiting: Option<Map<String, Value>>,
     made: usize,
     faults: Vec<Value>,
@@ -37,15 +37,14 @@ impl<'a> Making<'a> {
         Self { client, app, exists, waiting: None, made: 0, faults: Vec::new() }
     }
 
-    /// Takes the app's own line.
+    /// Stores the app's own line.
     pub(super) fn begin(&mut self, members: Map<String, Value>) {
         self.waiting = Some(members);
     }
 
-    /// Takes the next line. What is refused is noted.
+    /// Processes the next line. A refusal is recorded.
     ///
-    /// # Errors
-    /// The app cannot be made, or the database failed.
+    /// # Errors The app cannot be created, or the database failed.
     pub(super) async fn take(&mut self, line: usize, kind: &str, members: Map<String, Value>) -> anyhow::Result<()> {
         let members = Value::Object(members);
         if let Some(app) = self.waiting.take() {
@@ -77,7 +76,7 @@ impl<'a> Making<'a> {
         self.client.ask(&ApiRequest::new(method, at).body(body).names(NAMES)).await
     }
 
-    /// Sends a request. Returns `false` if the API refuses it with one of these codes, which mean that the object exists.
+    /// Sends a request. Returns `false` if the API refuses it with code `there`, which means that the object exists.
     async fn ask_unless(&self, method: Method, at: String, body: Value, there: ProblemCode) -> anyhow::Result<bool> {
         match self.ask(method, at, body).await {
             Ok(_) => Ok(true),
@@ -90,7 +89,7 @@ impl<'a> Making<'a> {
         path(["apps", self.app]) + &path(more)["/v1".len()..]
     }
 
-    /// Makes the app with the key that it is known by, so that it has no other, or changes the one that is there.
+    /// Creates the app with its VAPID key, so that it gets no other, or changes the existing app.
     async fn make_app(&self, app: &Value, key: Option<&Value>) -> anyhow::Result<()> {
         if !self.exists {
             let key = key.context("the active VAPID key is missing behind the first line")?;
@@ -162,7 +161,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Makes a draft, or writes the one anew that is there. One that was started stays as it is.
+    /// Creates a campaign as a draft, or replaces an existing draft. A started campaign is unchanged.
     async fn make_campaign(&self, it: &Value) -> anyhow::Result<()> {
         let plan = &it["plan"];
         if !self.ask_unless(Method::POST, self.at(["campaigns"]), plan.clone(), ProblemCode::CampaignExists).await? {
@@ -173,7 +172,7 @@ impl<'a> Making<'a> {
     }
 }
 
-/// These members alone, as far as there are any.
+/// Returns only these members, if present.
 fn pick(it: &Value, members: &[&str]) -> Value {
     members
         .iter()
@@ -182,7 +181,7 @@ fn pick(it: &Value, members: &[&str]) -> Value {
         .into()
 }
 
-/// All other members, but for what kind of line it is.
+/// Returns all other members, except the line's `type`.
 fn without(it: &Value, members: &[&str]) -> Value {
     let all = it.as_object().into_iter().flatten();
     let kept = all.filter(|(name, _)| *name != "type" && !members.contains(&name.as_str()));

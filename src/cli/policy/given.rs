@@ -8,10 +8,10 @@ use super::PolicyArgs;
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::{Layer, Places, Policy, PolicyError, PolicyLevel, Terms};
 
-/// The longest policy or scenario that is read, in octets.
+/// Maximum bytes of a policy or scenario.
 const TEXT_MAX: u64 = 65_536;
 
-/// Error for an argument that is not a valid policy: exit code 2.
+/// An argument is not a valid policy: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct WrongPolicy(pub String);
@@ -24,8 +24,8 @@ pub(crate) struct NamedPolicy {
 }
 
 impl PolicyArgs {
-    /// All policies in the order given, presets last; the tier's default if there is none. Without `--tier` it is
-    /// `tier`'s, else promotional's.
+    /// Returns all policies in the order given, presets last. Without any, the default of the tier: `--tier`, or else `tier`,
+    /// or else promotional.
     pub(crate) fn read(&self, tier: Option<Tier>) -> Result<Vec<NamedPolicy>, WrongPolicy> {
         let tier = self.tier.or(tier).unwrap_or(Tier::Promotional);
         let mut policies = Vec::new();
@@ -61,12 +61,12 @@ impl PolicyArgs {
     }
 }
 
-/// A mistake and where it is; the whole has an empty pointer.
+/// Describes a fault with its pointer. An empty pointer means the whole policy.
 pub(super) fn describe(pointer: &str, detail: &str) -> String {
     if pointer.is_empty() { detail.to_owned() } else { format!("{pointer}: {detail}") }
 }
 
-/// Takes `NAME=` off an argument. A name has no quotes or braces, so that JSON is never taken for one.
+/// Splits `NAME=` off an argument. A name has no quotes or braces, so that JSON is never taken for one.
 fn named(argument: &str) -> (Option<&str>, &str) {
     match argument.split_once('=') {
         Some((name, source)) if !name.is_empty() && !name.contains(['{', '"', '@']) => (Some(name.trim()), source),
@@ -74,7 +74,7 @@ fn named(argument: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// A name for a policy that has none.
+/// Returns a name for a policy without one.
 fn short(source: &str, n: usize) -> String {
     match source.strip_prefix('@') {
         Some(file) => file.rsplit('/').next().unwrap_or(file).trim_end_matches(".json").to_owned(),
@@ -82,7 +82,7 @@ fn short(source: &str, n: usize) -> String {
     }
 }
 
-/// The text that an argument stands for: itself, @FILE, or - for standard input.
+/// Reads the text of an argument: itself, @FILE, or - for standard input.
 pub(super) fn read(source: &str) -> Result<String, String> {
     let mut text = String::new();
     let read = match (source, source.strip_prefix('@')) {

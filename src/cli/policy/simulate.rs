@@ -10,7 +10,7 @@ use bellwire_rules::policy::Policy;
 use bellwire_rules::policy::chart::{Panel, load_svg, load_text};
 use bellwire_simulator::policies::{self, LoadSeries, STEPS_MAX, Scenario, SimulationReport};
 
-/// So many simulations are made at a time at most.
+/// Maximum simulations in one call.
 const RUNS_MAX: usize = 12;
 
 /// Arguments of `bellwire policy simulate`.
@@ -106,7 +106,7 @@ impl Simulate {
         Ok(())
     }
 
-    /// Series of a load that the chart shows.
+    /// Returns the series of a load that the chart shows.
     fn drawn<'a>(&self, load: &'a LoadSeries) -> &'a [u32] {
         let buckets = self.until.map_or(usize::MAX, |until_s| until_s.div_ceil(load.bucket_s) as usize);
         &load.posts_per_s[..buckets.min(load.posts_per_s.len())]

@@ -1,4 +1,4 @@
-//! One run of a declared verb: makes the request of its arguments, and prints the answer.
+//! One run of a declared verb: sends the request and prints the response.
 
 use std::io::Write as _;
 
@@ -27,12 +27,12 @@ impl Call<'_> {
         self.print(&answer)
     }
 
-    /// Makes the declared request.
+    /// Sends the declared request.
     pub(in crate::cli) async fn ask(&self) -> anyhow::Result<Value> {
         self.client.ask(&self.request().await?).await
     }
 
-    /// Prints an answer as declared.
+    /// Prints a response as declared.
     pub(in crate::cli) fn print(&self, answer: &Value) -> anyhow::Result<()> {
         let people = match self.verb.shown {
             Shown::Table(columns) => table_of(columns, rows(answer)),
@@ -66,7 +66,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Fills `{ARGUMENT}` and `{/pointer/into/the/answer}` in.
+    /// Replaces `{ARGUMENT}` and `{/pointer/into/the/response}`.
     pub(in crate::cli) fn fill(&self, sentence: &str, answer: &Value) -> String {
         let mut filled = String::new();
         let mut rest = sentence;
@@ -85,7 +85,7 @@ impl Call<'_> {
         self.verb.command.get_name()
     }
 
-    /// Value of an argument: null unless given, and an array if it may be given several times.
+    /// Value of an argument. Null if it is not given, and an array if it is repeatable.
     pub(in crate::cli) fn value(&self, id: &str) -> Value {
         self.verb.parameters.iter().find(|parameter| parameter.id() == id).map_or(Value::Null, |it| self.given(it))
     }
@@ -108,7 +108,7 @@ impl Call<'_> {
         }
     }
 
-    /// The request that the arguments come to. Reads the files that they name.
+    /// Builds the request from the arguments. Reads files named in them.
     pub(in crate::cli) async fn request(&self) -> anyhow::Result<ApiRequest> {
         let Verb { method, parameters, body, headers, names, shape, .. } = self.verb;
         let mut request = ApiRequest::new(method.clone(), self.verb.path.to_owned()).body(body.clone());
@@ -154,18 +154,18 @@ impl Call<'_> {
     }
 }
 
-/// Value as a part of a URL or a header.
+/// Formats a value for a URL or a header.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Sets a member of a body, with all objects that lead to it.
+/// Sets a member of a body, creating objects on the way.
 fn put(body: &mut Value, pointer: &str, value: Value) {
     let member = pointer.split('/').skip(1).fold(body, |at, name| &mut at[name]);
     *member = value;
 }
 
-/// Takes the brackets off a path, and the sections in them that lack a part.
+/// Removes the brackets of a path, and the sections in brackets that lack a part.
 fn complete(path: &str) -> String {
     let Some((before, (section, after))) = path.split_once('[').and_then(|(b, rest)| Some((b, rest.split_once(']')?)))
     else {

@@ -1,4 +1,4 @@
-//! Commands that consist of declared verbs, as clap takes them.
+//! Groups of declared verbs, as clap commands.
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args as _, Command, Error, FromArgMatches, Subcommand};
@@ -8,7 +8,7 @@ use crate::cli::help::MORE_SETTINGS;
 use crate::cli::output::Output;
 use crate::cli::settings::FewSettings;
 
-/// A command of verbs and of further groups.
+/// Command that consists of verbs and further groups.
 pub(in crate::cli) struct Group {
     name: &'static str,
     about: &'static str,
@@ -47,7 +47,7 @@ impl Verb {
     }
 }
 
-/// A declared verb that was chosen, with its arguments and the settings.
+/// A chosen verb, with its arguments and the settings.
 #[derive(Debug)]
 pub(in crate::cli) struct Declared {
     matches: ArgMatches,
@@ -55,7 +55,7 @@ pub(in crate::cli) struct Declared {
 }
 
 impl Declared {
-    /// Runs the verb on the data of this machine, or at that server.
+    /// Runs the verb on local data, or at the given server.
     pub(in crate::cli) async fn run(&self, server: Option<&str>, out: Output) -> anyhow::Result<()> {
         let all = crate::cli::declared();
         let (verb, matches) = all.find(&self.matches).expect("clap has checked the name");

@@ -1,4 +1,4 @@
-//! Arguments of declared verbs, and the part of the request that each fills.
+//! Arguments of declared verbs, with the part of the request that each fills.
 
 use std::ops::RangeBounds;
 
@@ -14,20 +14,20 @@ use super::{Find, Parameter, Read};
 use crate::cli::a_tier;
 use crate::cli::file::given_json;
 
-/// An option with a value, such as `--since <TIME>`.
+/// Declares an option with a value, such as `--since <TIME>`.
 pub(in crate::cli) fn option(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
     let (label, value) = spec.split_once(" <").expect("an option and its value");
     let (name, value) = (label.trim_start_matches('-'), value.trim_end_matches('>'));
     new(Arg::new(name).long(name).value_name(value), label, to, help).is(StringValueParser::new().map(Value::from))
 }
 
-/// A positional argument, such as `TOPIC`, or `[KEY]` if it may be left out. It is not empty.
+/// Declares a positional argument, such as `TOPIC`, or `[KEY]` if it is optional. It must not be empty.
 pub(in crate::cli) fn positional(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
     let name = spec.trim_matches(['[', ']']);
     new(Arg::new(name).value_name(name).required(name == spec), name, to, help).is(word())
 }
 
-/// An option without a value.
+/// Declares an option without a value.
 pub(in crate::cli) fn flag(label: &'static str, to: &'static str, help: &'static str) -> Parameter {
     let name = label.trim_start_matches('-');
     new(Arg::new(name).long(name).action(ArgAction::SetTrue), label, to, help)
@@ -42,12 +42,12 @@ impl Parameter {
         self.arg.get_id().as_str()
     }
 
-    /// Name of the part of the request, as problems have it.
+    /// Returns the name that problems use for this part of the request.
     pub(super) fn place(&self) -> &'static str {
         self.to.trim_matches(['{', '}', '?'])
     }
 
-    /// Changes the argument itself.
+    /// Changes the clap argument.
     pub(in crate::cli) fn with(mut self, change: impl FnOnce(Arg) -> Arg) -> Self {
         self.arg = change(self.arg);
         self
@@ -65,14 +65,14 @@ impl Parameter {
         self.with(|arg| arg.default_value(value))
     }
 
-    /// May be given several times. The value is an array.
+    /// Makes the argument repeatable. The value is an array.
     pub(in crate::cli) fn many(self) -> Self {
         let is_positional = self.arg.get_long().is_none();
         let many = self.with(|arg| arg.action(ArgAction::Append));
         if is_positional { many.with(|arg| arg.num_args(1..)) } else { many }
     }
 
-    /// May be given several times, or several values separated by commas.
+    /// Makes the argument repeatable, and splits values at commas. The value is an array.
     pub(in crate::cli) fn several(self) -> Self {
         self.many().with(|arg| arg.value_delimiter(','))
     }
@@ -81,43 +81,43 @@ impl Parameter {
         self.is(PossibleValuesParser::new(values).map(Value::from))
     }
 
-    /// Excludes other arguments, whose names are separated by spaces.
+    /// Excludes other arguments, separated by spaces.
     pub(in crate::cli) fn conflicts(self, others: &'static str) -> Self {
         self.with(|arg| arg.conflicts_with_all(others.split_whitespace()))
     }
 
-    /// The flag stands for this value instead of `true`.
+    /// Sets the value of a flag, instead of `true`.
     pub(in crate::cli) fn sets(self, value: impl Into<Value>) -> Self {
         Self { flag: value.into(), ..self }
     }
 
-    /// Turns the text into the value when the verb runs, such as by reading a file.
+    /// Sets the function that converts the text when the verb runs, for example by reading a file.
     pub(in crate::cli) fn read(self, read: Read) -> Self {
         Self { read: Some(read), ..self }
     }
 
-    /// Looks the value up when the verb runs.
+    /// Sets the function that looks the value up when the verb runs.
     pub(in crate::cli) fn find(self, find: Find) -> Self {
         Self { find: Some(find), ..self }
     }
 }
 
-/// The app that a verb acts on.
+/// Option with the app that a verb acts in.
 pub(in crate::cli) fn app() -> Parameter {
     option("--app <APP>", "{app}", "The app's short name or id").is(word()).required()
 }
 
-/// The app that a verb is about.
+/// Positional argument with the app that a verb is about.
 pub(in crate::cli) fn named_app() -> Parameter {
     positional("APP", "{app}", "Slug or id of the app")
 }
 
-/// Maximum number of rows.
+/// Option with the maximum number of rows.
 pub(in crate::cli) fn limit(default: &'static str, help: &'static str) -> Parameter {
     option("--limit <LIMIT>", "?limit", help).is(number(0..=i64::from(u16::MAX))).default(default)
 }
 
-/// An option that is a day or a time.
+/// Declares an option that is a day or a time.
 pub(in crate::cli) fn time(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
     option(spec, to, help).is(|text: &str| moment(text).map(|time| json!(time)))
 }
@@ -126,22 +126,22 @@ pub(in crate::cli) fn tier(to: &'static str, help: &'static str) -> Parameter {
     option("--tier <TIER>", to, help).is(a_tier().map(|tier| tier.name().into()))
 }
 
-/// An option that is a JSON value, or @FILE.
+/// Declares an option that is a JSON value, or @FILE.
 pub(in crate::cli) fn json_or_file(spec: &'static str, to: &'static str, help: &'static str) -> Parameter {
     option(spec, to, help).read(given_json)
 }
 
-/// A whole number.
+/// Parser of an integer within a range.
 pub(in crate::cli) fn number(range: impl RangeBounds<i64>) -> impl TypedValueParser<Value = Value> {
     RangedI64ValueParser::<i64>::new().range(range).map(Value::from)
 }
 
-/// A text that is not empty.
+/// Parser of a non-empty text.
 pub(in crate::cli) fn word() -> impl TypedValueParser<Value = Value> {
     NonEmptyStringValueParser::new().map(Value::from)
 }
 
-/// A time, or the beginning of a day.
+/// Parses a time, or the beginning of a day.
 pub(in crate::cli) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
     let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
     text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")

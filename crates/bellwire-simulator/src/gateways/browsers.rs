@@ -50,7 +50,7 @@ pub(super) struct Push {
     pub topic: Option<Box<str>>,
 }
 
-/// Frames for one connection. Dropping the sender closes the connection.
+/// Sender of frames to one connection. Dropping it closes the connection.
 pub(super) type Outbox = UnboundedSender<String>;
 
 /// One connection of one browser.

@@ -55,9 +55,9 @@ pub enum RequestFault {
     Encoding,
     /// The body exceeds the limit of the gateway.
     TooLarge,
-    /// The RFC 8188 header of the body violates RFC 8291. Checked in the sample only, like the two faults below.
+    /// The RFC 8188 header of the body violates RFC 8291. Checked only for sampled requests, like the next two faults.
     Sealing,
-    /// The subscription's keys do not open the body.
+    /// The body cannot be decrypted with the subscription's keys.
     Unsealable,
     /// The ephemeral key or salt was used for another subscription before.
     SenderKeyReused,

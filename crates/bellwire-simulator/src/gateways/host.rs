@@ -21,7 +21,7 @@ use super::subscriptions::{MintResolution, MintTarget, Minter, fingerprint};
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
 
-/// Octets of a body that are read: more than every limit, so that a larger body is refused by its size.
+/// Maximum bytes of a body that are read: more than every limit, so that a larger body is refused by its size.
 pub(super) const BODY_MAX: usize = 16 * 1024;
 /// Verified VAPID headers that are cached, for each host.
 const TOKENS_MAX: usize = 4_096;
@@ -44,7 +44,7 @@ pub(super) struct Host {
     pub serial: AtomicU64,
 }
 
-/// Current time, read once for all requests that are handled together.
+/// Current time, read once for all requests handled together.
 pub(super) struct Moment {
     pub unix_ms: i64,
     pub instant: Instant,
@@ -72,7 +72,7 @@ impl Moment {
     }
 }
 
-/// State that all requests of a connection share.
+/// State shared by all requests of a connection.
 pub(super) struct Desk {
     pub host: Arc<Host>,
     pub now: Moment,

@@ -39,7 +39,7 @@ enum Http2Event {
     Arrived(Box<Arrived>),
     Close,
     GoAway,
-    /// Send a GOAWAY as if this stream had not been seen.
+    /// Send a GOAWAY with a last stream id below this stream.
     GoAwayBelow(SendResponse<Bytes>),
 }
 

@@ -17,8 +17,8 @@ use super::{http1, http2};
 
 const BACKLOG: u32 = 1_024;
 
-/// A port of 127.0.0.1 that can be closed and opened again. While it is closed, a second socket, bound but not
-/// listening, reserves the port, and the kernel refuses connections.
+/// A port of 127.0.0.1 that can be closed and opened again. While it is closed, a second socket, bound but not listening,
+/// reserves the port, and the kernel refuses connections.
 pub(super) struct GatewayListener {
     addr: SocketAddr,
     listener: Option<TcpListener>,
