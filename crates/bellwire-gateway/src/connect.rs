@@ -24,8 +24,8 @@ pub(super) struct Connector {
     pub(super) dns: GuardedDns,
     egress: Option<Egress>,
     pub(super) troubles: Troubles,
-    /// Timeout of the proxy. Less than the connect timeout, so that a slow proxy is distinguishable from a slow push
-    /// service.
+    /// Timeout of connecting through the proxy. Shorter than the connect timeout, so that a slow proxy can be distinguished
+    /// from a slow push service.
     proxy_timeout: Duration,
     tls: TlsConnector,
 }
@@ -59,8 +59,8 @@ impl Connector {
         self.tls.connect(name, tcp).await.map_err(|_| Failure::Tls)
     }
 
-    /// Whether the proxy resolves this host. Only known and mapped hosts qualify: another name could lead the proxy
-    /// into the internal network.
+    /// Whether the proxy resolves this host. Only known and mapped hosts: another name could lead the proxy into the internal
+    /// network.
     pub(super) fn is_looked_up_by_proxy(&self, host: &str) -> bool {
         let asked = self.egress.as_ref().filter(|egress| egress.looks_up() && !egress.exempts(host));
         asked.is_some() && self.dns.hosts.gateway(host).is_some() && self.dns.hosts.pinned(host).is_none()

@@ -41,7 +41,7 @@ async fn first_of_with(head_start: Duration, addresses: Vec<SocketAddr>) -> io::
     Err(failure)
 }
 
-/// The addresses, those of the first one's family and of the other in turns (RFC 8305 section 4).
+/// Orders addresses for attempts: alternately of the first one's family and of the other one (RFC 8305 section 4).
 fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (one, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);

@@ -9,7 +9,7 @@ use bellwire_rules::classify::Failure;
 pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) enum NoReply {
-    /// No octet of the request was sent, so another connection may send it.
+    /// Nothing of the request was sent, so another connection may send it.
     NotSent,
     /// The peer lowered its limit before the request had a stream. The connection stays in use.
     NoStream,

@@ -1,7 +1,7 @@
-//! The proxy for outbound connections: its address, its exemptions, and name resolution.
+//! Proxy for outbound connections: its address, its exemptions, and name resolution.
 //!
-//! The proxy opens a tunnel, and TLS runs end to end through it, so the proxy cannot read or forge responses. Its own
-//! responses concern the network and never a subscription. Each of them is a [`ProxyError`] here, and
+//! The proxy opens a tunnel, and TLS runs end to end through it, so the proxy cannot read or forge responses. A response of the
+//! proxy itself never says anything about a subscription. It is a [`ProxyError`] here, and
 //! [`Failure::Proxy`](bellwire_rules::classify::Failure::Proxy) outside.
 
 mod exempt;
@@ -59,7 +59,7 @@ pub struct NoProxy;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     protocol: Protocol,
-    /// Scheme `socks5h://`, with which the proxy resolves names, as in curl.
+    /// Whether the scheme is `socks5h://`: the proxy then resolves names, as in curl.
     looks_up: bool,
     host: Host,
     port: u16,

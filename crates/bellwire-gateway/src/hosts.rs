@@ -63,9 +63,9 @@ pub enum HostRefused {
     Unresolved,
 }
 
-/// `host=gateway[@ip:port]`: assigns a host to a gateway. With an address, connections to the host use it without DNS
-/// and without the guard, because the operator vouches for it. With it the simulator acts as fcm, mozilla, wns and
-/// apple in tests and demos.
+/// Mapping of a host to a push service, written as `host=gateway[@ip:port]`. With an address, connections to the host use it
+/// without DNS and without the guard, because the operator vouches for it. The simulator uses it to act as fcm, mozilla, wns
+/// and apple.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostMapping {
     /// Host without port. The mapping applies to every port.
@@ -163,7 +163,7 @@ impl HostTable {
         }
     }
 
-    /// Whether the program or the operator defines the host, so that it exists even without a DNS record.
+    /// Whether the host is built in or configured, so that it counts as existing even without a DNS record.
     pub(super) fn is_vouched_for(&self, host: &str) -> bool {
         self.mapped.contains_key(host) || KNOWN.iter().any(|(name, _)| *name == host)
     }

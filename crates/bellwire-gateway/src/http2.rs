@@ -44,7 +44,7 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// Returns after the first SETTINGS of the peer, which contain its limit of streams.
+    /// Returns after the peer's first SETTINGS, which contain its limit of streams.
     pub(super) async fn open(
         tls: TlsStream<TcpStream>,
         streams_max: usize,

@@ -72,7 +72,7 @@ pub struct GatewayConfig {
     pub allow_loopback: bool,
     /// Proxy for outbound connections; `None` for direct connections.
     pub egress: Option<Egress>,
-    /// Time without a tunnel to a push service after which an alert is raised.
+    /// Duration of an outage behind the proxy after which an alert is raised.
     pub told_after: Duration,
     /// Prefixes with which the network translates IPv6 to IPv4. The guard checks the embedded address.
     pub nat64: Vec<Nat64>,
@@ -143,7 +143,7 @@ pub struct Post {
     pub topic: Option<HeaderValue>,
     /// The sealed payload: one aes128gcm record (RFC 8291 section 4).
     pub body: Bytes,
-    /// Timeout of the response once the request has a stream, and of the wait for a stream.
+    /// Timeout of the response after the request got a stream. The wait for a stream has the same timeout.
     pub patience: Duration,
 }
 
@@ -157,7 +157,7 @@ pub struct Call {
     pub headers: HeaderMap,
     /// Body of the request.
     pub body: Bytes,
-    /// Timeout as in [`Post::patience`].
+    /// Timeouts as in [`Post::patience`].
     pub patience: Duration,
 }
 

@@ -16,8 +16,8 @@ use super::request::Outgoing;
 use super::streams::{Listeners, Signal, Streams};
 use bellwire_rules::classify::Failure;
 
-/// Maximum connections on which a request is tried. A connection that refuses it was about to close, so a second
-/// attempt nearly always succeeds.
+/// Maximum connections on which a request is attempted. A connection that refuses it was about to close, so a second attempt
+/// nearly always succeeds.
 const OFFERS: usize = 4;
 
 /// Limits of every origin; see [`Settings`](super::Settings).
@@ -141,7 +141,8 @@ impl Origin {
         Streams { open: whole(open), further: whole(further) }
     }
 
-    /// Runs in a task of its own, because other requests may wait for the connection after the first one timed out.
+    /// Opens a connection. It runs in a separate task, because other requests may wait for the connection after the first one
+    /// timed out.
     async fn connect(self: Arc<Self>, connecting: Connecting) {
         let opened = timeout(self.bounds.connect_timeout, self.open()).await.unwrap_or(Err(Failure::Connect));
         let pause_ends = {
@@ -177,7 +178,7 @@ impl Origin {
         Connection::open(tls, self.bounds.streams_per_connection, self.signal.clone()).await
     }
 
-    /// Holds no strong reference, so that dropping origin or connection ends the driver.
+    /// Runs the driver of a connection. It holds no strong reference, so that dropping origin or connection ends the driver.
     async fn run(driver: Driver, origin: Weak<Self>, connection: Weak<Connection>) {
         driver.await;
         let pause_ends = origin.upgrade().and_then(|origin| origin.ended(&connection));

@@ -65,7 +65,7 @@ pub struct Nat64(Prefix);
 
 /// Prefix lengths that an IPv4 address can follow.
 const LENGTHS: [u32; 6] = [32, 40, 48, 56, 64, 96];
-/// Index of the octet between the parts of an IPv4 address; it is zero.
+/// Index of the zero byte that interrupts the embedded IPv4 address.
 const LEFT_OUT: usize = 8;
 
 impl Nat64 {

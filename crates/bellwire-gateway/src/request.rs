@@ -87,7 +87,7 @@ pub(super) fn http1<B>(post: &impl Outgoing, body: B) -> Option<Request<B>> {
     Some(request(post.method(), Uri::from(path(post)?), headers, body))
 }
 
-/// Returns `None` for a path that [`recognise`](super::Gateways::recognise) refuses.
+/// Returns the path and query of a request. `None` for a path that [`recognise`](super::Gateways::recognise) refuses.
 fn path(post: &impl Outgoing) -> Option<PathAndQuery> {
     PathAndQuery::try_from(post.endpoint().expose_path()).ok()
 }

@@ -1,5 +1,5 @@
-//! Certificates by ACME (RFC 8555), proved by TLS-ALPN-01 (RFC 8737): one order from account to chain. The server decides when to order,
-//! and stores the result.
+//! Certificates by ACME (RFC 8555) with TLS-ALPN-01 challenges (RFC 8737): one order, from the account to the certificate
+//! chain. The server decides when to order, and stores the result.
 
 pub mod schedule;
 
@@ -25,13 +25,13 @@ const LIMITS: OutboundLimits =
 
 /// Maximum duration of an order. The lease of an order lasts longer.
 pub const PATIENCE: Duration = Duration::from_secs(240);
-/// Polling of an order's status: half a second at first, one minute at most.
+/// Polling of an order's status: after half a second at first, at most a minute.
 const ASKED: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(90));
 /// Error type of an authority for an unknown account (RFC 8555 section 6.7).
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// Error of an order without a certificate. The texts are for operators.
+/// Reason for which an order gave no certificate. The texts are for operators.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub enum Error {
     /// The authority did not find the expected proof for this domain.
     #[error("the authority could not see that {domain} is this server: {why}")]
     Unproven { domain: String, why: String },
-    /// It does not let domains prove themselves by TLS-ALPN-01.
+    /// The authority does not offer TLS-ALPN-01 challenges.
     #[error("the authority does not offer TLS-ALPN-01 for this domain")]
     NotOffered,
     #[error("the authority was not done within {} s", PATIENCE.as_secs())]
@@ -50,7 +50,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the authority has forgotten the account, or never had it: another is to be made.
+    /// Whether the authority does not know the account, so that a new one must be registered.
     pub fn is_unknown_account(&self) -> bool {
         match self {
             Self::Protocol(instant_acme::Error::Api(problem)) => problem.r#type.as_deref() == Some(UNKNOWN_ACCOUNT),
@@ -59,20 +59,20 @@ impl Error {
     }
 }
 
-/// Directory, account and domains of an order.
+/// Directory, account and domain of an order.
 #[derive(Debug, Clone)]
 pub struct AcmeConfig {
     pub directory: Url,
     pub domain: String,
-    /// Address at which the authority may contact the operator.
+    /// Contact address of the operator. `None`: none.
     pub email: Option<String>,
-    /// Certificates (PEM) that the authority is trusted by, beside Mozilla's.
+    /// Trusted certificates (PEM) for the authority, in addition to Mozilla's.
     pub extra_ca_pem: Option<Vec<u8>>,
 }
 
 pub struct Issued {
     pub chain_pem: String,
-    /// The private key (PEM), which has left this process for nowhere.
+    /// Private key (PEM) of the certificate.
     pub key_pem: Zeroizing<String>,
 }
 
@@ -82,14 +82,14 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Fails if the extra certificates cannot be used.
+    /// Creates a client. Fails if the extra certificates are invalid.
     pub fn new(settings: AcmeConfig) -> Result<Self, Error> {
         let http = OutboundClient::new(settings.extra_ca_pem.as_deref(), None, PlainHttp::Nowhere, LIMITS);
         let http = http.map_err(|error| Error::Own(error.to_string()))?;
         Ok(Self { settings, http })
     }
 
-    /// Makes an account, and returns what it is known by: a secret, in JSON.
+    /// Registers an account, and returns its credentials: a secret, in JSON.
     pub async fn register(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let email = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));
         let contact: Vec<&str> = email.as_deref().into_iter().collect();
@@ -101,8 +101,7 @@ impl Authority {
         Ok(Zeroizing::new(serde_json::to_vec(&credentials).map_err(instant_acme::Error::from)?))
     }
 
-    /// Orders a certificate. `present` is to see to it that the authority finds this digest at the domain; it stays there until the
-    /// next one.
+    /// Orders a certificate. `present` must publish the digest as the domain's challenge response, until the next call.
     pub async fn order<F>(&self, credentials: &[u8], present: impl Fn([u8; 32]) -> F) -> Result<Issued, Error>
     where
         F: Future<Output = Result<(), Error>>,

@@ -1,5 +1,5 @@
-//! The OpenID provider by which teammates may sign in (OpenID Connect Core 1.0, the authorization code flow with PKCE). The provider proves
-//! an identity; permissions are decided by the API.
+//! OpenID provider for sign-in of teammates (OpenID Connect Core 1.0, authorization code flow with PKCE). The provider proves
+//! an identity; the API decides about permissions.
 //!
 //! ```text
 //! begin ── discovery, remembered ──► where to send the browser, and what to remember of it meanwhile
@@ -34,24 +34,24 @@ use bellwire_gateway::Egress;
 
 /// Time limit of a request to the provider.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum age of the provider's cached metadata.
+/// Age from which the provider's cached metadata are read again.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
-/// Maximum age of the provider's cached keys when a token names an unknown key.
+/// Age from which the provider's cached keys are read again if a token names an unknown key.
 const KEYS_FRESH_FOR: Duration = Duration::from_secs(60);
 /// Pause after a failed request for metadata. Requests that waited for it do not repeat it.
 const PAUSE: Duration = TIMEOUT;
 const AT_ONCE: usize = 32;
 /// Maximum duration of a sign-in at the provider.
 pub const ATTEMPT_LASTS: Duration = Duration::from_secs(600);
-/// Characters of an error's text that are logged: part of it is the provider's.
+/// Maximum logged characters of an error, part of which may come from the provider.
 const SAID_MAX: usize = 300;
 /// Difference between the clocks of the provider and this server within which `iat` is accepted.
 const ISSUED_LEEWAY: Duration = Duration::from_secs(60);
 
-/// The provider, and the client that is registered with it.
+/// Provider, and this server's registration as its client.
 #[derive(Debug, Clone)]
 pub struct OidcConfig {
-    /// The issuer, to the letter as its tokens have it.
+    /// Issuer, exactly as in the provider's tokens.
     pub issuer: String,
     /// Client identifier at the provider.
     pub client_id: String,
@@ -59,15 +59,15 @@ pub struct OidcConfig {
     pub client_secret: ClientSecret,
     /// URL to which the provider redirects browsers after sign-in.
     pub redirect_url: String,
-    /// PEM certificates that it is trusted by beside Mozilla's roots.
+    /// Trusted certificates (PEM) for the provider, in addition to Mozilla's roots.
     pub extra_ca_pem: Option<Vec<u8>>,
-    /// The proxy that it is asked through; none: it is asked directly.
+    /// Proxy for requests to the provider. `None`: direct.
     pub egress: Option<Egress>,
     /// Timeout of each request to the provider.
     pub timeout: Duration,
 }
 
-/// Why the settings cannot be used.
+/// Reason for which the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The issuer or the redirect URL is not a valid URL.
@@ -81,7 +81,7 @@ pub enum SettingsError {
 /// Reasons why a sign-in failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OidcFailure {
-    /// The provider does not answer, or not as a provider does. The text is for the log.
+    /// The provider did not respond, or with an invalid response. The text is for the log.
     #[error("the OpenID provider cannot be used: {0}")]
     Unavailable(String),
     /// The provider rejected the code, or its response fails verification. The text is for the log.
@@ -99,7 +99,7 @@ pub struct OidcPerson {
     pub email: Option<String>,
 }
 
-/// State that a browser keeps while its user signs in at the provider. It holds secrets: seal it.
+/// State of a sign-in, which the browser keeps while its user is at the provider. It contains secrets: encrypt it.
 #[derive(Serialize, Deserialize)]
 pub struct OidcAttempt {
     state: CsrfToken,
@@ -109,14 +109,14 @@ pub struct OidcAttempt {
 }
 
 impl OidcAttempt {
-    /// Whether an answer of the provider is to this attempt, and in time.
+    /// Whether a response of the provider belongs to this attempt, and is in time.
     pub fn is_answered_by(&self, state: &str, now: Timestamp) -> bool {
         let is_ours = self.state.secret().as_bytes().ct_eq(state.as_bytes());
         bool::from(is_ours) && now.timestamp() < self.until_s
     }
 }
 
-/// The provider. Cheap to clone; clones share what is remembered.
+/// Provider client. Cheap to clone; clones share the cached metadata.
 #[derive(Clone)]
 pub struct Provider(Arc<ProviderInner>);
 
@@ -145,7 +145,7 @@ struct ProviderCache {
 }
 
 impl ProviderCache {
-    /// Whether to ask for what must not be older than that.
+    /// Whether cached data are older than `fresh_for`, and no request failed just now.
     fn is_due(&self, fresh_for: Duration, now: Timestamp) -> bool {
         let has_passed = |since: Option<Timestamp>, time| since.is_none_or(|since| since + time <= now);
         has_passed(self.read_at, fresh_for) && has_passed(self.asked_at, PAUSE)
@@ -178,7 +178,7 @@ impl Provider {
         self.0.issuer.as_str()
     }
 
-    /// Returns the URL to which a browser is sent to sign in, and the state it has to keep meanwhile.
+    /// Returns the URL to which the browser is redirected to sign in, and the state that it must keep meanwhile.
     pub async fn begin(&self, now: Timestamp) -> Result<(Url, OidcAttempt), OidcFailure> {
         let metadata = self.metadata(FRESH_FOR, now).await?;
         let client = self.client(&metadata);
@@ -297,7 +297,7 @@ impl OidcFailure {
     }
 }
 
-/// An error with its causes, on one line and no longer than a log should bear.
+/// Formats an error with its causes on one line, truncated for the log.
 fn said(why: &(dyn Error + 'static)) -> String {
     let text = causes(Some(why));
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SAID_MAX).collect()

@@ -1,9 +1,9 @@
-//! One bounded HTTP client for the hosts that the operator names: the OpenID provider, the OpenTelemetry collector, the ACME
-//! authority, and the server's own public address. Such a host may have a private address, but is trusted no further. Push
-//! services and receivers of webhooks are reached through [`gateway`] only.
+//! HTTP client with limits for hosts that the operator configures: the OpenID provider, the OpenTelemetry collector, the ACME
+//! authority, and the server's own public URL. Such a host may have a private address, but its responses are not trusted. Push
+//! services and receivers of webhooks are reached only through [`gateway`].
 //!
-//! Each exchange has a time limit, each response a size limit, except where bodies are streamed. Redirects are not followed, and no request is repeated once
-//! a server may have read it.
+//! Each exchange has a time limit, and each response a size limit, except for streamed bodies. Redirects are not followed, and
+//! no request is repeated that a server may have read.
 
 use std::error::Error;
 use std::io;
@@ -33,7 +33,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 type Dialer = BoxCloneSyncService<Uri, TokioIo<TcpStream>, io::Error>;
 
-/// Returns whether third parties cannot read requests to `url`: they go over TLS or stay on this machine.
+/// Whether third parties cannot read requests to `url`: they use TLS or stay on this machine.
 pub fn is_private(url: &Url) -> bool {
     PlainHttp::ThisMachine.admits(url)
 }
@@ -76,7 +76,7 @@ pub struct OutboundLimits {
     pub idle_connections: usize,
 }
 
-/// Failed exchange. `Display` shows neither path, query nor headers, which may be secret.
+/// A failed exchange. `Display` shows neither path, query nor headers, which may be secret.
 #[derive(Debug, thiserror::Error)]
 #[error("{host}: {reason}")]
 pub struct ExchangeError {
@@ -132,7 +132,7 @@ impl OutboundClient {
         Ok(Self { http, plain_http, limits })
     }
 
-    /// Returns whether requests to `url` are allowed.
+    /// Whether requests to `url` are allowed.
     pub fn admits(&self, url: &Url) -> bool {
         self.plain_http.admits(url)
     }

@@ -1,6 +1,7 @@
-//! Simulators of the outside world: `gateways` plays the push services, with faults on request, and `policies` plays years of retries
-//! under a policy in moments. The main types are [`gateways::Simulator`], [`gateways::Rule`], [`policies::Scenario`] and [`policies::Report`].
-//! This crate opens pushes with code of its own and shares none with `bellwire-webpush`, so that a mistake there is seen here.
+//! Simulators: `gateways` plays the push services, with faults on request, and `policies` simulates retries under a policy on a
+//! fast clock. The main types are [`gateways::Simulator`], [`gateways::Rule`], [`policies::Scenario`] and
+//! [`policies::SimulationReport`]. The crate decrypts pushes with its own code and shares none with `bellwire-webpush`, so that
+//! a fault there is detected.
 
 pub mod gateways;
 pub mod policies;

@@ -66,7 +66,7 @@ enum SimulationEvent {
     Answer { worker: u8, delivery: u32, told: ResponseIndex, post: Post },
 }
 
-/// An event and its time. Events of the same time happen in the order in which they were planned.
+/// An event and its time. Events of the same time happen in the order in which they were added.
 #[derive(Debug, PartialEq, Eq)]
 struct Planned {
     at_us: u64,
@@ -289,7 +289,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Returns the draw that gives the nominal delay without jitter.
+/// Returns the random number in [0, 1) with which a retry has its nominal delay.
 fn nominal(policy: &Policy, kind: ResponseKind, retries: u32) -> f64 {
     let step = policy.retry.step_after(kind.is_throttling(), retries);
     let share = |step: RetryDelay| {

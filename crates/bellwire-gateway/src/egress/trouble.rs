@@ -13,7 +13,7 @@ use bellwire_core::lane::Gateway;
 /// Unreachable push services. Other hosts are left out, because a proxy may block them on purpose.
 #[derive(Debug)]
 pub(crate) struct Troubles {
-    /// Minimum duration for an alert.
+    /// Minimum duration of an outage for an alert.
     told_after: Duration,
     since: Mutex<HashMap<Gateway, Since>>,
 }
@@ -30,7 +30,7 @@ struct Since {
 pub struct Trouble {
     /// The push service that cannot be reached.
     pub gateway: Gateway,
-    /// Last error of the proxy. Contains no secret.
+    /// Last error of the proxy, without secrets.
     pub words: String,
 }
 

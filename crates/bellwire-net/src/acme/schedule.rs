@@ -14,7 +14,7 @@ pub fn renew_at(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
     not_after - (not_after - not_before).max(TimeDelta::zero()) / 3
 }
 
-/// Returns the pause after this many failures in a row, at least one.
+/// Returns the pause after this number of failures in a row, at least one.
 pub fn wait_after(failures: i32) -> Duration {
     let place = usize::try_from(failures.max(1) - 1).unwrap_or(0);
     Duration::from_secs(WAITS_S[place.min(WAITS_S.len() - 1)])

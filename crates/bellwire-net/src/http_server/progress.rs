@@ -5,27 +5,27 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
-/// Current work of a connection.
+/// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ConnectionPhase {
-    /// Nothing: no octet of a request has come.
+    /// Idle: no byte of a request has arrived.
     Idle,
     Head,
-    /// A request is being answered; its body may still be on its way.
+    /// A request is being answered. Its body may still be arriving.
     Exchange,
 }
 
-/// The phase, as the two sides of the HTTP library see it: octets come in on one, requests go out on the other.
+/// State shared by the two sides of the HTTP library: the socket that it reads, and the handler that it calls.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionProgress {
     phase: AtomicU8,
     pub(super) body_cut: AtomicBool,
     reads: AtomicU64,
     bare_lf: AtomicBool,
-    /// Whether octets of a response of the router may still have to be written.
+    /// Whether bytes of a router's response may have to be written.
     responding: AtomicBool,
-    /// The length of the last request's body, until the socket has read it; a chunked one has none.
+    /// Length of the last request's body, until the socket has read it. The inner `None`: a chunked body.
     body: Mutex<Option<Option<u64>>>,
     pub(super) parsed: AtomicWaker,
 }
@@ -46,7 +46,7 @@ impl ConnectionProgress {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Notes that the library has parsed a head. Returns whether the head contains bare LF.
+    /// Records that the library has parsed a head. Returns whether the head contains a bare LF.
     pub(super) fn begin(&self, body: Option<u64>) -> bool {
         self.enter(ConnectionPhase::Exchange);
         self.responding.store(true, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl ConnectionProgress {
         self.responding.load(Ordering::Relaxed)
     }
 
-    /// Notes that everything was written. Ends the response, unless more of it will come.
+    /// Records that everything was written. Ends the response, unless more of it will follow.
     pub(super) fn note_flushed(&self) {
         if self.phase() != ConnectionPhase::Exchange {
             self.responding.store(false, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl ConnectionProgress {
         self.bare_lf.store(true, Ordering::Relaxed);
     }
 
-    /// Number of reads that returned octets of the client.
+    /// Number of reads that returned bytes.
     pub(super) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl ConnectionProgress {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a request's body will not be read to its end.
+    /// Records that a request's body will not be read to its end.
     pub(super) fn cut_body(&self) {
         self.body_cut.store(true, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ pub fn router(public_url: Option<&Url>, port: u16) -> Router {
     })
 }
 
-/// Keeps the method: a client that POSTs a secret without TLS must notice, and not send a GET instead.
+/// Builds the redirect. It keeps the method, so that a client that POSTs a secret without TLS fails instead of sending a GET.
 fn moved(location: HeaderValue) -> Response {
     (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, location)]).into_response()
 }

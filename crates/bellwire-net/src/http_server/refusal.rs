@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::ListenerLimits;
 
-/// Writes the body of a refusal from its status and the reason, as the other errors of the application look like.
+/// Function that formats the body of a refusal from its status and reason, in the style of the application's other errors.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusalBody {
     pub media_type: &'static str,
@@ -14,16 +14,16 @@ pub struct RefusalBody {
 }
 
 impl RefusalBody {
-    /// The reason alone, in a line.
+    /// Body with the reason only, as one line of text.
     pub const PLAIN: Self = Self { media_type: "text/plain; charset=utf-8", write: |_, reason| format!("{reason}\n") };
 
-    /// Response to a parsed request.
+    /// Builds the response to a parsed request.
     pub(super) fn to_request(self, status: StatusCode, reason: &str) -> Response {
         let media_type = HeaderValue::from_static(self.media_type);
         (status, [(CONTENT_TYPE, media_type)], (self.write)(status, reason)).into_response()
     }
 
-    /// Octets of a response by HTTP/1.1, after which the connection is closed.
+    /// Builds an HTTP/1.1 response, after which the connection is closed.
     pub(super) fn response(self, status: StatusCode, reason: &str) -> Vec<u8> {
         let body = (self.write)(status, reason);
         let retry = if status.is_server_error() { format!("{RETRY_AFTER}: 1\r\n") } else { String::new() };

@@ -25,7 +25,7 @@ pub(super) struct Socket<S> {
     stream: S,
     progress: Arc<ConnectionProgress>,
     limits: ListenerLimits,
-    /// `None` for HTTP/2, which has no heads of lines.
+    /// Parser of HTTP/1.1 heads. `None` for HTTP/2.
     heads: Option<Heads>,
     refusal: Option<RefusalBody>,
     /// Rest of a response that is written in place of the library's.
@@ -236,7 +236,7 @@ impl<T: Copy + PartialEq> Patience<T> {
         alarm.as_mut().poll(cx)
     }
 
-    /// Ends the current operation.
+    /// Ends the operation that the timeout is for.
     pub(super) fn end(&mut self) {
         self.with = None;
     }

@@ -32,7 +32,7 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// The client's address as [`axum::extract::ConnectInfo`], [`Stopping`], and [`OverTls`] where it holds.
+    /// Adds the client's address as [`axum::extract::ConnectInfo`], [`Stopping`], and with TLS [`OverTls`].
     pub(super) fn introduce(&self, extensions: &mut Extensions) {
         extensions.insert(axum::extract::ConnectInfo(self.peer));
         extensions.insert(Stopping(self.stop.clone()));

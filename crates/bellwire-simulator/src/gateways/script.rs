@@ -53,7 +53,7 @@ impl Live {
             && self.ends().is_none_or(|end| now < end)
     }
 
-    /// Counts this request if the rule has `attempts`, and returns whether it is within the range.
+    /// Counts this request if the rule has `attempts`. Returns whether its number is within the range.
     fn takes_attempt(&self, subject: &Subject<'_>) -> bool {
         let Some([from, to]) = self.rule.attempts else { return true };
         let Some((index, _)) = subject.endpoint else { return false };

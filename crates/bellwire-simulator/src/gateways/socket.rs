@@ -20,7 +20,7 @@ use super::browsers::{Browsers, Visit};
 use super::host::Host;
 
 const MESSAGE_MAX: usize = 64 * 1024;
-/// Base64url with optional padding: Firefox pads keys, other clients need not.
+/// Base64url with optional padding, because Firefox pads keys and other clients may not.
 const EITHER: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -36,7 +36,7 @@ enum SocketMessage {
     Register {
         #[serde(rename = "channelID")]
         channel: String,
-        /// Application server key to which the subscription is bound.
+        /// Application server key (VAPID) that the subscription is bound to.
         #[serde(default)]
         key: Option<String>,
     },
@@ -58,7 +58,7 @@ enum SocketMessage {
 #[derive(Debug, Deserialize)]
 struct Update {
     version: String,
-    /// Absent in old browsers, which acknowledge delivered messages only.
+    /// Result code. Absent in old browsers, which acknowledge only delivered messages.
     #[serde(default = "delivered")]
     code: u16,
 }
@@ -126,8 +126,7 @@ async fn connection(host: Arc<Host>, stream: TcpStream) {
     }
 }
 
-/// Returns the response to a frame; null without one. `None` for a violation of the protocol, which ends the
-/// connection.
+/// Returns the response to a frame, or null if it needs none. `None`: the frame violates the protocol, and the connection ends.
 fn answer(host: &Host, browsers: &Browsers, visit: &Visit, said: &str) -> Option<Value> {
     if said.trim() == "{}" {
         return Some(json!({}));

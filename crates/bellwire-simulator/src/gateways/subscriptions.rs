@@ -35,7 +35,7 @@ pub(super) struct MintTarget {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MintResolution {
-    /// An unchanged endpoint of this host.
+    /// An endpoint that was minted by this host.
     Known(MintTarget),
     /// A WNS endpoint whose percent-escapes were decoded or rewritten.
     Escaped,

@@ -31,7 +31,7 @@ impl Ready {
     }
 }
 
-/// Index of a prepared response.
+/// Index of a response in the list of prepared ones.
 pub(super) type ResponseIndex = usize;
 const ACCEPTED: ResponseIndex = 0;
 const OVERLOADED: ResponseIndex = 1;

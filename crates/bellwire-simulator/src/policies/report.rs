@@ -27,7 +27,7 @@ pub struct SimulationReport {
     pub posts: u64,
     /// Average number of POSTs per delivery.
     pub posts_per_delivery: f64,
-    /// Number of POSTs that were not accepted.
+    /// Number of POSTs that the push service did not accept.
     pub posts_in_vain: u64,
     /// Deliveries that were accepted without a counted retry.
     pub accepted_at_once: u64,
@@ -82,7 +82,7 @@ pub struct Recovery {
     pub posts_per_s: Vec<u32>,
     /// Maximum number of POSTs in one second of the following minute.
     pub peak_per_s: u32,
-    /// POSTs of the following minute that were not accepted.
+    /// POSTs in the following minute that were not accepted.
     pub in_vain: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct LoadSeries {
     pub bucket_s: u32,
     /// Maximum number of POSTs in one second of each bucket.
     pub posts_per_s: Vec<u32>,
-    /// Accepted POSTs of that second.
+    /// Accepted POSTs in the same second.
     pub accepted_per_s: Vec<u32>,
 }
 

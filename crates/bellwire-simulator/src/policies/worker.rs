@@ -28,7 +28,7 @@ pub(super) struct Worker {
     settings: TierSettings,
     /// Whether this worker gets the right to probe.
     is_prober: bool,
-    /// Time before which the worker claims nothing.
+    /// Time before which the worker claims nothing, because its lane is shut.
     pub rests_until_us: u64,
     pub trips: u64,
     /// Number of times that throttling closed the open lane.
