@@ -50,7 +50,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the authority does not know the account, so that a new one must be registered.
+    /// Whether the authority has no such account, so that a new one must be registered.
     pub fn is_unknown_account(&self) -> bool {
         match self {
             Self::Protocol(instant_acme::Error::Api(problem)) => problem.r#type.as_deref() == Some(UNKNOWN_ACCOUNT),

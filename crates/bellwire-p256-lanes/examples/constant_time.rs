@@ -1,8 +1,9 @@
-//! Looks for times of passes that depend on scalars, as dudect does: Welch's t-test between two classes of scalars, whose passes are timed in
-//! random order. `cargo run --release -p bellwire-p256-lanes --example constant_time`; `MEASUREMENTS` (20,000) passes for each test.
+//! Detects running times of passes that depend on scalars, by the method of dudect: Welch's t-test between two classes of
+//! scalars, whose passes are timed in random order. `cargo run --release -p bellwire-p256-lanes --example constant_time`;
+//! `MEASUREMENTS` (20,000) passes for each test.
 //!
-//! A t above 10 in absolute value, of all times or of those below a percentile, fails the program; chance gives less than 4.5. First
-//! comes a control: a pass that is two percent longer for one class must be found.
+//! The program fails if the absolute value of t exceeds 10, for all times or those below a percentile; chance gives less than
+//! 4.5. A control runs first: a pass that is two percent longer for one class must be detected.
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 
 use std::hint::black_box;
@@ -14,10 +15,10 @@ use bellwire_p256_lanes::{Engine, LANES, Scalars};
 
 /// Absolute value of t that fails.
 const T_MAX: f64 = 10.0;
-/// Shares of the times, in percent, that are tested: the longest are those of interrupts.
+/// Percentiles of the times that are tested. The longest times come from interrupts.
 const SHARES: [usize; 4] = [50, 80, 95, 100];
 
-/// Makes the scalars of a class.
+/// Function that generates the scalars of a class.
 type Class = fn() -> Scalars;
 
 fn main() -> ExitCode {
@@ -66,7 +67,7 @@ fn all(number: [u8; 32]) -> Scalars {
     Scalars::from_be_bytes(&[number; LANES]).expect("in range")
 }
 
-/// Random scalars, below 2^255, whose lowest bit is given.
+/// Generates random scalars below 2^255 with the given lowest bit.
 fn parity(bit: u8) -> Scalars {
     let mut numbers = [[0; 32]; LANES];
     rand::fill(numbers.as_flattened_mut()).expect("randomness");
@@ -78,7 +79,7 @@ fn parity(bit: u8) -> Scalars {
     Scalars::from_be_bytes(&numbers).expect("in range")
 }
 
-/// Times `n` passes, of either class as a coin falls. Prints t for each share and returns the largest absolute value.
+/// Times `n` passes, each of a random class. Prints t for each percentile and returns the largest absolute value.
 fn largest_t(name: &str, n: usize, first: Class, second: Class, pass: impl Fn(&Scalars, bool)) -> f64 {
     let mut coins = vec![0; n];
     rand::fill(&mut coins).expect("randomness");

@@ -1,8 +1,8 @@
-//! CPU time of a key pair with an agreement: in eight lanes and one at a time by AWS-LC; and that of the generator's table.
-//! `cargo run --release -p bellwire-p256-lanes --example speed`
+//! Measures the CPU time of a key pair with an agreement, in eight lanes and one at a time by AWS-LC, and that of computing the
+//! generator's table. `cargo run --release -p bellwire-p256-lanes --example speed`
 //!
-//! Contenders take turns in rounds, so that a busy neighbour slows both; the median round counts. Without AVX-512 IFMA, plain Rust runs
-//! in its place, which is slower than AWS-LC.
+//! The implementations alternate in rounds, so that other load slows both; the median round counts. Without AVX-512 IFMA, plain
+//! Rust is measured instead, which is slower than AWS-LC.
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use bellwire_p256_lanes::{Engine, LANES, Scalars};
 const ROUNDS: usize = 21;
 const ROUND: Duration = Duration::from_millis(50);
 
-/// A contender: computes eight key pairs and agreements.
+/// An implementation: computes eight key pairs and agreements.
 type Eight<'a> = Box<dyn FnMut() + 'a>;
 
 fn main() {

@@ -23,7 +23,7 @@ use crate::lanes::{LANES, Lanes};
 pub(crate) struct Proof(());
 
 impl Proof {
-    /// Asks the processor.
+    /// Detects the instructions.
     pub(crate) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")).then_some(Self(()))
     }

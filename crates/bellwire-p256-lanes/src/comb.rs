@@ -18,7 +18,8 @@ type Digit = [[u64; MULTIPLES]; 2 * LIMBS];
 /// The table.
 pub(crate) struct Comb {
     digits: Box<[Digit]>,
-    /// Whether each entry is a point of the curve. A processor that errs while it computes an entry leaves the curve.
+    /// Whether each entry is a point on the curve. A wrong computation of an entry almost certainly gives a point off the
+    /// curve.
     pub(crate) is_on_curve: bool,
 }
 
@@ -57,8 +58,8 @@ impl Comb {
         Self { digits: table, is_on_curve }
     }
 
-    /// Returns in each lane the multiple of that number, from 0 to 63. Always reads all 5 KiB of the digit, so that no address depends on a
-    /// number.
+    /// Returns in each lane the multiple with this number, from 0 to 63. It always reads all 5 KiB of the digit, so that no
+    /// address depends on a number.
     #[inline(always)]
     pub(crate) fn look_up<V: Lanes>(&self, digit: usize, number: V) -> Affine<V> {
         let proof = number.proof();

@@ -40,7 +40,7 @@ impl<V: Lanes> Affine<V> {
         (right - self.y.square()).fold().to_canonical().is_zero()
     }
 
-    /// Takes `yes` where the flag is set and `no` elsewhere.
+    /// Returns `yes` in lanes where the flag is set, and `no` elsewhere.
     #[inline(always)]
     pub(crate) fn select(mask: V::Mask, yes: Self, no: Self) -> Self {
         Self { x: Fe::select(mask, yes.x, no.x), y: Fe::select(mask, yes.y, no.y) }

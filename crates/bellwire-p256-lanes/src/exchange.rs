@@ -23,7 +23,7 @@ pub(crate) struct PassOutput {
     pub(crate) public: [Numbers; 2],
     /// The secrets. Not to be used where the peer's point is not on the curve.
     pub(crate) shared: Numbers,
-    /// Bit i tells that the peer's point of lane i is on the curve.
+    /// Bit i is set if the peer's point of lane i is on the curve.
     pub(crate) on_curve: u8,
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn run<V: Lanes>(proof: V::Proof, comb: &Comb, input: &Input<'_>, out
     from_limbs(secret.to_canonical().0, &mut output.shared);
 }
 
-/// Multiplies the generator: a sum of one table entry for each digit, without doublings. Highest digit first, which the proof of the
-/// additions asks for.
+/// Multiplies the generator: a sum of one table entry for each digit, without doublings. The highest digit comes first, as the
+/// proof for the additions requires.
 #[inline(always)]
 fn multiply_generator<V: Lanes>(comb: &Comb, scalar: &OddScalar<V>) -> Point<V> {
     let mut digits = scalar.generator_digits();
@@ -91,7 +91,7 @@ fn multiply_peer<V: Lanes>(peer: Affine<V>, scalar: &OddScalar<V>) -> Point<V> {
     product
 }
 
-/// Returns in each lane the multiple of that number. Always reads all multiples, so that no address depends on a number.
+/// Returns in each lane the multiple with this number. It always reads all multiples, so that no address depends on a number.
 #[inline(always)]
 fn look_up<V: Lanes>(multiples: &[Affine<V>; 16], number: V) -> Affine<V> {
     let mut found = multiples[0];
@@ -102,9 +102,9 @@ fn look_up<V: Lanes>(multiples: &[Affine<V>; 16], number: V) -> Affine<V> {
     found
 }
 
-/// Wipes `WORDS` words of the stack below the caller's frame: more than the frame that a pass had there, whose secrets are left.
+/// Overwrites `WORDS` words of the stack below the caller's frame: more than the frame of a pass, which left secrets there.
 ///
-/// No language construct promises that the frames of two calls overlap. They do in practice, and a test looks.
+/// No language construct guarantees that the frames of two calls overlap. They do in practice, and a test checks it.
 #[inline(never)]
 pub(crate) fn wipe_stack<const WORDS: usize>() {
     std::hint::black_box(&mut [0_u64; WORDS]);

@@ -82,7 +82,7 @@ impl<V: Lanes> Fe<V> {
         a.or(b).or(c.or(d)).or(e).equal(V::splat(a.proof(), 0))
     }
 
-    /// Takes `yes` where the flag is set and `no` elsewhere.
+    /// Returns `yes` in lanes where the flag is set, and `no` elsewhere.
     #[inline(always)]
     pub(crate) fn select(mask: V::Mask, yes: Self, no: Self) -> Self {
         let mut limbs = no.0;
@@ -191,7 +191,7 @@ impl<V: Lanes> std::ops::Mul for Fe<V> {
     }
 }
 
-/// Sum, below 10p: carried only where both are known to be smaller.
+/// Sum, below 10p. It can be carried only if both terms are known to be smaller.
 impl<V: Lanes> std::ops::Add for Fe<V> {
     type Output = Loose<V>;
 

@@ -9,12 +9,12 @@ pub const LANES: usize = 8;
 /// Low 52 bits of a word.
 pub(crate) const MASK_52: u64 = (1 << 52) - 1;
 
-/// Eight words. Every operation acts on each lane by itself, in a time that depends on no word.
+/// Eight words. Every operation acts on each lane separately, in a time that does not depend on the words.
 ///
-/// Implementations and all generic functions over this trait are `#[inline(always)]`: the compiler then merges them into the one
-/// function that enables the instructions.
+/// Implementations and all generic functions over this trait are `#[inline(always)]`: the compiler then merges them into the
+/// one function that enables the instructions.
 pub(crate) trait Lanes: Copy {
-    /// Evidence that the processor has the instructions. A vector is made from it, and is evidence itself.
+    /// Evidence that the processor has the instructions. Vectors are created from it, and are evidence themselves.
     type Proof: Copy;
     /// One flag for each lane.
     type Mask: Copy;
@@ -53,15 +53,16 @@ pub(crate) trait Lanes: Copy {
     fn equal(self, other: Self) -> Self::Mask;
     /// Flags the lanes whose words are negative as signed numbers.
     fn negative(self) -> Self::Mask;
-    /// Takes `yes` where the flag is set and `no` elsewhere.
+    /// Returns `yes` in lanes where the flag is set, and `no` elsewhere.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
     /// Returns the flags, that of lane 0 in bit 0.
     fn bits(mask: Self::Mask) -> u8;
-    /// Takes, in each lane, one of the sixteen words of `low` and `high`, by the low four bits of `self`.
+    /// Returns, in each lane, one of the sixteen words of `low` and `high`, selected by the low four bits of `self`.
     fn pick(self, low: Self, high: Self) -> Self;
 }
 
-/// The operations in plain Rust. They are calls: merged into one function, eight lanes of plain Rust take minutes to compile.
+/// The operations in plain Rust, as function calls: inlined into one function, eight lanes of plain Rust take minutes to
+/// compile.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([u64; LANES]);
 

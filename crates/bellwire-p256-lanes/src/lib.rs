@@ -123,8 +123,8 @@ impl Engine {
         Self { name: "plain Rust", run: portable }
     }
 
-    /// Tests whether every lane computes known agreements, and whether all entries of the generator's table are points of the curve.
-    /// To be called before the first use.
+    /// Tests whether every lane computes known agreements, and whether all entries of the generator's table are points on the
+    /// curve. Call it before the first use.
     pub fn knows_answers(self) -> bool {
         self_check::passes(self) && COMB.get().is_some_and(|comb| comb.is_on_curve)
     }

@@ -91,7 +91,7 @@ pub(crate) fn is_below(number: &[u8; 32], bound: &[u64; 4]) -> bool {
     words.zip(bound).fold(false, |borrow, (octets, bound)| u64::from_be_bytes(*octets).borrowing_sub(*bound, borrow).1)
 }
 
-/// Tests in constant time, but for the result, whether a number is from 1 to the order less 1.
+/// Tests whether a number is from 1 to the order minus 1, in constant time except for the result.
 fn is_scalar(number: &[u8; 32]) -> bool {
     number.iter().fold(0, |all, octet| all | octet) != 0 && is_below(number, &ORDER_WORDS)
 }
@@ -122,12 +122,12 @@ pub(crate) fn from_limbs<V: Lanes>([a, b, c, d, e]: [V; LIMBS], numbers: &mut Nu
 /// An odd scalar, equal to the given one up to its sign.
 pub(crate) struct OddScalar<V> {
     limbs: [V; LIMBS],
-    /// −1 where the given scalar k was even and n − k took its place; 0 elsewhere.
+    /// −1 where the given scalar k was even and was replaced by n − k; 0 elsewhere.
     pub(crate) sign: V,
 }
 
 impl<V: Lanes> OddScalar<V> {
-    /// Takes k where it is odd and n − k elsewhere.
+    /// Returns k where it is odd, and n − k elsewhere.
     #[inline(always)]
     pub(crate) fn new(proof: V::Proof, scalars: &Numbers) -> Self {
         let k = to_limbs::<V>(proof, scalars);

@@ -1,4 +1,4 @@
-//! Known answers, which an engine computes before its first use.
+//! Known results, which an engine must compute before its first use.
 
 use std::array::from_fn;
 

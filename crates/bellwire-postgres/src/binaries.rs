@@ -12,11 +12,11 @@ use tracing::warn;
 use super::Error;
 use super::trust::{self, Untrusted};
 
-/// The oldest major version that the schema and our SQL are tested with.
+/// Oldest major version that schema and SQL are tested with.
 pub const OLDEST_MAJOR: u32 = 15;
 
-/// Directories in which packages install Postgres, each version in its own directory with programs in `bin`: Debian and its
-/// relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
+/// Directories in which packages install Postgres, each version in its own directory with programs in `bin`: Debian, Red Hat, a
+/// build from source, Homebrew on Intel and ARM, and derivatives of these.
 const PARENTS: [&str; 5] = ["/usr/lib/postgresql", "/usr", "/usr/local", "/opt/homebrew/opt", "/usr/local/opt"];
 
 /// Programs that write and read archives.
@@ -32,10 +32,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Returns the installation that can open a cluster: the one with major version `existing`, or, for a new cluster, the newest one.
+    /// Returns the installation that can open a cluster: the one with major version `existing`, or, for a new cluster, the
+    /// newest one.
     ///
-    /// `dir` names the only directory to search. Otherwise the usual places and then `search_path` (the form of `PATH`) are
-    /// searched. Root searches only places that no other user can change, because the programs found are run.
+    /// `dir` is the only directory to search, if given. Otherwise the usual directories and then `search_path` (in the form of
+    /// `PATH`) are searched. Root searches only directories that no other user can change, because the programs found are run.
     pub fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
         let candidates = match dir {
             Some(dir) => {
@@ -63,8 +64,8 @@ impl Binaries {
             })
     }
 
-    /// Returns the installation whose `pg_dump` and `pg_restore` work with a server of that major version and its archives: the
-    /// nearest version that is not older. It need not contain a server.
+    /// Returns the installation whose `pg_dump` and `pg_restore` work with a server of this major version: the nearest version
+    /// that is not older. It need not contain a server.
     pub fn find_tools(dir: Option<&Path>, search_path: Option<&OsStr>, major: u32) -> Result<Self, Error> {
         let candidates = dir.map_or_else(|| candidates(search_path), |dir| vec![dir.to_owned()]);
         candidates
@@ -76,7 +77,7 @@ impl Binaries {
             .ok_or(Error::NoTools { major })
     }
 
-    /// Path of a program.
+    /// Returns the path of a program.
     pub fn program(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -98,7 +99,7 @@ fn version_of(program: &Path) -> Option<u32> {
     major_of(std::str::from_utf8(&output.stdout).ok()?)
 }
 
-/// Whether a program is there and may be run.
+/// Whether a program exists and may be run.
 fn is_trusted(program: &Path) -> bool {
     program.is_file() && (!geteuid().is_root() || trust::check(program).is_ok())
 }
@@ -116,7 +117,8 @@ fn wanted(existing: Option<u32>) -> String {
     existing.map_or(format!("{OLDEST_MAJOR} or newer"), |major| format!("{major}, which made the data directory"))
 }
 
-/// The major version in what `postgres --version` and others print: `postgres (PostgreSQL) 15.18 (Debian …)`, `… 17beta1`.
+/// Parses the major version in the output of `postgres --version` and similar: `postgres (PostgreSQL) 15.18 (Debian …)`, `…
+/// 17beta1`.
 fn major_of(version: &str) -> Option<u32> {
     let number = version.split_once("(PostgreSQL) ")?.1;
     let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
@@ -131,7 +133,7 @@ fn candidates(search_path: Option<&OsStr>) -> Vec<PathBuf> {
     installed.chain(search_path.map(std::env::split_paths).into_iter().flatten()).collect()
 }
 
-/// Whether a directory below `parent` may be an installation: Debian's parent holds nothing else.
+/// Whether a directory below `parent` may be an installation. Debian's parent directory contains nothing else.
 fn looks_like_postgres(parent: &str, name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     parent == PARENTS[0] || name.starts_with("pgsql") || name.starts_with("postgresql")

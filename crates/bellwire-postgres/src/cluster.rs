@@ -18,19 +18,19 @@ use super::binaries::Binaries;
 use super::settings::Durability;
 use super::{Error, Options, SUPERUSER};
 
-/// The system's user that Postgres runs as when root starts it; every package of Postgres makes it.
+/// System user that runs Postgres when root starts it. Every package of Postgres creates it.
 const SYSTEM_USER: &str = "postgres";
-/// The database that is made with the cluster.
+/// Database created with the cluster.
 pub const DATABASE: &str = "bellwire";
 /// First major version with page checksums by default.
 const CHECKSUMS_BY_DEFAULT: u32 = 18;
-/// The name of its socket, which follows from its port.
+/// Name of the socket, which is derived from the port.
 const SOCKET: &str = ".s.PGSQL.5432";
 /// Maximum length of a socket's path in Linux (unix(7)), without the final zero.
 const SOCKET_PATH_MAX_OCTETS: usize = 107;
-/// A log larger than this is moved aside at the next start.
+/// Size of a log above which it is renamed at the next start.
 const LOG_LIMIT_BYTES: u64 = 10 << 20;
-/// Octets of the log that an error quotes.
+/// Bytes of the log that an error quotes.
 const QUOTE_BYTES: u64 = 2000;
 
 /// Content of the lock file of a running Postgres.
@@ -40,7 +40,7 @@ pub(super) enum Status {
     Changing,
 }
 
-/// A prepared place: binaries found, directories made, the cluster initialised.
+/// A prepared cluster: binaries found, directories created, data initialised.
 #[derive(Debug)]
 pub(super) struct Cluster {
     data_dir: PathBuf,
@@ -92,7 +92,7 @@ impl Cluster {
         self.data_dir.join("postgres.log")
     }
 
-    /// Keeps other processes from making or starting the same cluster until the file is dropped.
+    /// Prevents other processes from creating or starting the same cluster, until the file is dropped.
     pub(super) fn lock(&self) -> Result<File, Error> {
         let path = self.data_dir.join("postgres.lock");
         let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
@@ -100,7 +100,7 @@ impl Cluster {
         Ok(lock)
     }
 
-    /// Shows others, until the file is dropped, that this process keeps Postgres running. None: another process does.
+    /// Marks, until the file is dropped, that this process keeps Postgres running. `None`: another process does.
     pub(super) fn keep(&self) -> Result<Option<File>, Error> {
         let path = self.data_dir.join("postgres.keeper");
         let file = OpenOptions::new().create(true).append(true).open(&path).map_err(at("cannot open", &path))?;
@@ -111,8 +111,8 @@ impl Cluster {
         }
     }
 
-    /// Moves a lock file aside that Postgres cannot read, because a disk was full or another program wrote to it. Returns false
-    /// if a process runs in the cluster's directory, as all processes of a Postgres do, because then the file may be in force.
+    /// Renames a lock file that Postgres cannot parse, because a disk was full or another program wrote to it. Returns `false`
+    /// if a process runs in the cluster's directory, as all processes of a Postgres do, because the file may then be in use.
     pub(super) fn discard_lock_file(&self) -> Result<bool, Error> {
         let (cluster, processes) = (self.cluster(), Path::new("/proc"));
         for process in fs::read_dir(processes).map_err(at("cannot read", processes))?.flatten() {
@@ -126,7 +126,7 @@ impl Cluster {
         Ok(true)
     }
 
-    /// The log, opened for appending, and its present length.
+    /// Opens the log for appending. Also returns its current length.
     pub(super) fn open_log(&self) -> Result<(File, u64), Error> {
         let path = self.log();
         if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT_BYTES) {
@@ -164,10 +164,10 @@ impl Cluster {
         list
     }
 
-    /// The Postgres that runs on this cluster and answers at its socket, if any.
+    /// Returns the Postgres that runs on this cluster and responds at its socket, if any.
     ///
-    /// Its lock file alone proves nothing: after a crash of the machine its process id may be anybody's. Nor does an answer
-    /// where others can listen.
+    /// Its lock file alone proves nothing: after a crash of the machine its process id may belong to another program. A
+    /// response proves nothing where other users can listen.
     pub(super) fn status(&self) -> Result<Option<(Pid, Status)>, Error> {
         if !self.has_socket_dir()? {
             return Ok(None);
@@ -177,9 +177,9 @@ impl Cluster {
         Ok(alive.filter(|_| UnixStream::connect(self.socket()).is_ok()))
     }
 
-    /// Sets the user, directory and environment of a child. The environment is emptied: ours may hold the master key,
-    /// and `PG…` variables would change what Postgres does. A process group of its own keeps Ctrl-C on our terminal
-    /// from ending Postgres before we have settled.
+    /// Sets the user, directory and environment of a child process. The environment is emptied, because it may contain the
+    /// master key, and `PG…` variables would change Postgres's behaviour. A separate process group prevents that Ctrl-C ends
+    /// Postgres before settlements are written.
     pub(super) fn run_as<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         if let Some(user) = &self.user {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
@@ -187,8 +187,8 @@ impl Cluster {
         command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C").current_dir("/").process_group(0)
     }
 
-    /// Makes the cluster beside its final place and moves it there when it is whole, so that an interrupted attempt is
-    /// simply made again.
+    /// Creates the cluster next to its final path and renames it when it is complete, so that an interrupted attempt is simply
+    /// repeated.
     fn initdb(&self) -> Result<(), Error> {
         let new = self.beside("postgres.new");
         self.make_new(&self.binaries, &new, self.durability == Durability::Full)?;
@@ -202,7 +202,7 @@ impl Cluster {
         self.data_dir.join(name)
     }
 
-    /// Creates a cluster there, replacing the remains of an interrupted attempt.
+    /// Creates a cluster at `new`, replacing the remains of an interrupted attempt.
     pub(super) fn make_new(&self, binaries: &Binaries, new: &Path, checksums: bool) -> Result<(), Error> {
         if new.exists() {
             fs::remove_dir_all(new).map_err(at("cannot remove", new))?;
@@ -225,7 +225,7 @@ impl Cluster {
         self.run_to_end(&mut initdb, "")
     }
 
-    /// Runs a program of Postgres with this input. Its output is the error.
+    /// Runs a program of Postgres with this input. A failure contains its output.
     fn run_to_end(&self, command: &mut Command, input: &str) -> Result<(), Error> {
         let mut child = self
             .run_as(command)
@@ -245,8 +245,8 @@ impl Cluster {
         Err(Error::InitDb(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
-    /// Whether the socket's directory is there. `/tmp` is everybody's: one that another user made there first, or may write
-    /// to, could hand us to a Postgres of theirs.
+    /// Checks that the socket's directory exists and is safe. All users can write to `/tmp`: a directory that another user
+    /// created there first could belong to a foreign Postgres.
     fn has_socket_dir(&self) -> Result<bool, Error> {
         let dir = &self.socket_dir;
         let found = match fs::symlink_metadata(dir) {
@@ -261,7 +261,7 @@ impl Cluster {
         }
     }
 
-    /// Called under the lock, as is [`remove_socket_dir`](Self::remove_socket_dir).
+    /// Creates the socket's directory. Call it under the lock, like [`remove_socket_dir`](Self::remove_socket_dir).
     pub(super) fn make_socket_dir(&self) -> Result<(), Error> {
         let dir = &self.socket_dir;
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -272,7 +272,7 @@ impl Cluster {
         self.has_socket_dir().map(drop)
     }
 
-    /// Leaves no directory of the socket behind, unless another process has started Postgres meanwhile.
+    /// Removes the socket's directory, unless another process has started Postgres meanwhile.
     pub(super) fn remove_socket_dir(&self) {
         if let Ok(None) = self.status() {
             // It is not empty if that other process is about to start; and nothing depends on its removal.
@@ -280,7 +280,7 @@ impl Cluster {
         }
     }
 
-    /// Makes the user that Postgres runs as the owner.
+    /// Makes the user that runs Postgres the owner.
     fn give_away(&self, path: &Path) -> Result<(), Error> {
         let Some(user) = &self.user else { return Ok(()) };
         chown(path, Some(user.uid), Some(user.gid)).map_err(|errno| at("cannot give away", path)(errno.into()))
@@ -301,8 +301,8 @@ fn run_user() -> Result<Option<User>, Error> {
     }
 }
 
-/// Makes the data directory. Others may pass through it (Postgres runs as another user when root starts us) but not
-/// list it.
+/// Creates the data directory. Other users may pass through it (Postgres runs as another user when root starts Bellwire) but
+/// not list it.
 fn make_dir(dir: &Path) -> Result<(), Error> {
     if dir.is_dir() {
         return Ok(());
@@ -329,7 +329,7 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
 }
 
 /// Refuses a cluster of another user, because Postgres serves only its owner's clusters. Root may not use the cluster of a
-/// service's own user either.
+/// service's user either.
 fn refuse_anothers(cluster: &Path, user: &User) -> Result<(), Error> {
     let owner = match fs::metadata(cluster) {
         Ok(found) => Uid::from_raw(found.uid()),
@@ -348,7 +348,7 @@ pub(super) fn cluster_exists(data_dir: &Path) -> bool {
     data_dir.join("postgres").join("PG_VERSION").exists()
 }
 
-/// The major version that made the cluster; none if there is no cluster.
+/// Returns the major version that created the cluster. `None`: no cluster.
 fn existing_major(cluster: &Path) -> Result<Option<u32>, Error> {
     let path = cluster.join("PG_VERSION");
     match fs::read_to_string(&path) {
@@ -368,8 +368,8 @@ fn is_open_to_alone(user: Uid, owner: Uid, mode: u32) -> bool {
 }
 
 /// Returns the directory of the socket, the same for the same data directory. It is next to the data, where all processes find
-/// it, also those with their own `/tmp`. If that path is longer than the 107 octets of a socket's path, or has special characters
-/// of Postgres's list of such directories, it is a short one in `/tmp`.
+/// it, also those with a private `/tmp`. If that path is longer than the 107 bytes of a socket's path, or has special
+/// characters of Postgres's directory list, it is a short path in `/tmp`.
 fn socket_dir(data_dir: &Path) -> PathBuf {
     let beside = data_dir.join("postgres.socket");
     let path = beside.join(SOCKET);

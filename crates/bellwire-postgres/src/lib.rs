@@ -40,26 +40,26 @@ use cluster::{Cluster, Status};
 pub use settings::Durability;
 pub use upgrade::{Upgraded, upgrade};
 
-/// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
+/// Superuser created by `initdb`. Only users who can open the socket's directory can log in as it.
 const SUPERUSER: &str = "postgres";
 /// Interval of checks of a starting or stopping Postgres.
 const POLL: Duration = Duration::from_millis(20);
 /// Timeout of a start, including recovery after a crash.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// Time of a stop before it leaves the rest to the guard.
+/// Timeout of a stop. Then the guard script ends Postgres.
 const STOP_DEADLINE: Duration = Duration::from_secs(90);
 
 /// Messages of Postgres about an unreadable lock file, in the C locale: `bogus data in lock file "postmaster.pid"`, or `lock file
 /// "postmaster.pid" is empty`.
 const BROKEN_LOCK_FILE: [&str; 2] = ["bogus data in lock file", "\" is empty"];
 
-/// Shell that holds a program for as long as its starter lives; its arguments are explained in the file.
+/// Shell script that ends a program when its starter ends. The file explains its arguments.
 pub const GUARD: &str = include_str!("guard.sh");
 
-/// Why there is no embedded Postgres. The texts are written for the person who started Bellwire.
+/// Reason for which no embedded Postgres can run. The texts are for the operator who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No binaries at all, or only old ones.
+    /// No Postgres is installed, or only old versions.
     #[error(
         "Postgres {OLDEST_MAJOR} or newer is not installed. On Debian or Ubuntu run `make deps`, or `apt-get install \
          postgresql`; elsewhere install your system's package `postgresql-server`; or set BELLWIRE_DATABASE_URL to a Postgres \
@@ -72,15 +72,15 @@ pub enum Error {
          install postgresql-{major}`; to move to a newer version, install both and run `bellwire postgres upgrade`"
     )]
     OtherVersion {
-        /// The version that made it.
+        /// Version that created the cluster.
         major: u32,
     },
-    /// The configured directory is not one of Postgres binaries.
+    /// The configured directory contains no Postgres binaries.
     #[error("{} holds no Postgres {wanted} (postgres and initdb)", dir.display())]
     NotThere {
         /// Directory of the configuration.
         dir: PathBuf,
-        /// Versions that would work.
+        /// Versions that can be used.
         wanted: String,
     },
     /// No `pg_dump` and `pg_restore` for a server of that version.
@@ -92,20 +92,20 @@ pub enum Error {
         /// The server's major version.
         major: u32,
     },
-    /// Root would run programs that another user may have written.
+    /// Root refuses programs that another user can write.
     #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
     Untrusted {
         /// Directory of the configuration.
         dir: PathBuf,
-        /// User who may have written them.
+        /// User who can write them.
         why: trust::Untrusted,
     },
-    /// Started by root on a system without the user that Postgres is to run as.
+    /// Root cannot run Postgres, and the system lacks the user for it.
     #[error(
         "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"
     )]
     NoUser(&'static str),
-    /// Root found a cluster of neither its own nor that user.
+    /// Root found a cluster that belongs neither to root nor to that user.
     #[error("the database in {} is of user `{owner}`: run this as that user, such as by `sudo -u {owner}`", dir.display())]
     Anothers {
         /// Directory of the cluster.
@@ -113,12 +113,12 @@ pub enum Error {
         /// Owner: a name, or a number.
         owner: String,
     },
-    /// User `postgres` may not enter a directory above the data.
+    /// User `postgres` cannot enter a directory above the data.
     #[error("user `{user}` may not enter {}, where the data would be: choose another data directory", dir.display())]
     Unreachable {
-        /// The first closed directory.
+        /// First directory that it cannot enter.
         dir: PathBuf,
-        /// The user that Postgres runs as.
+        /// User that runs Postgres.
         user: &'static str,
     },
     /// Another user created the socket's directory, or it is open to others.
@@ -135,16 +135,16 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// A cluster that is to be upgraded runs.
+    /// The cluster to upgrade is running.
     #[error("a Postgres runs on the data directory: stop all that use it, and try again")]
     Running,
-    /// There is nothing to upgrade to.
+    /// No newer version is installed.
     #[error(
         "no Postgres newer than {major}, which made the data directory, is installed: install one beside it, or name its directory \
          by BELLWIRE_POSTGRES_BIN"
     )]
     NothingNewer {
-        /// The version that made it.
+        /// Version that created the cluster.
         major: u32,
     },
     /// `pg_upgrade` failed, with the end of its output.
@@ -171,24 +171,24 @@ impl Error {
 /// Options of an embedded Postgres.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The cluster is made in `postgres` below it.
+    /// Data directory. The cluster is in `postgres` below it.
     pub data_dir: PathBuf,
-    /// The directory of `postgres` and `initdb`, instead of looking for it.
+    /// Directory of `postgres` and `initdb`. `None`: search for it.
     pub binaries: Option<PathBuf>,
-    /// `PATH`, looked through after the usual places.
+    /// `PATH`, searched after the usual directories.
     pub search_path: Option<std::ffi::OsString>,
     /// Durability in a crash of the machine.
     pub durability: Durability,
     /// Whether another component sets the interval of autovacuum. Otherwise the interval is short.
     pub is_paced: bool,
-    /// Memory in MiB that Postgres is sized for. `None`: that of the machine, or of the container.
+    /// Memory in MiB that Postgres is configured for. `None`: that of the machine or container.
     pub memory_mib: Option<u32>,
     /// Whether the data directory is deleted when Postgres ends for any reason, for tests without restarts.
     pub ephemeral: bool,
 }
 
 impl Options {
-    /// Returns the memory in MiB that Postgres is sized for.
+    /// Returns the memory in MiB that Postgres is configured for.
     pub fn memory_mib(&self) -> u32 {
         self.memory_mib.unwrap_or_else(memory::available_mib)
     }
@@ -209,7 +209,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Makes the cluster if there is none, and starts Postgres, or adopts the one that runs on it. Blocks until it takes
+    /// Creates the cluster if it is missing, and starts Postgres, or adopts one that is running on it. Blocks until it accepts
     /// connections.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let place = Cluster::prepare(options)?;
@@ -217,7 +217,7 @@ impl Embedded {
         Ok(Self { place, holder })
     }
 
-    /// Whether a cluster was made there before.
+    /// Whether the cluster exists.
     pub fn exists(options: &Options) -> bool {
         cluster::cluster_exists(&options.data_dir)
     }
@@ -233,12 +233,12 @@ impl Embedded {
             .ssl_mode(PgSslMode::Disable)
     }
 
-    /// The same as a URL, for `psql` and other programs.
+    /// Returns the connection URL, for `psql` and other programs.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{SUPERUSER}@localhost/{database}?host={}", self.place.socket_dir.display())
     }
 
-    /// The socket itself, for a proxy in between.
+    /// Returns the path of the socket, for a proxy in between.
     pub fn socket(&self) -> PathBuf {
         self.place.socket()
     }
@@ -248,12 +248,12 @@ impl Embedded {
         self.place.log()
     }
 
-    /// Whether it runs because of this process.
+    /// Whether this process started it.
     pub fn is_ours(&self) -> bool {
         matches!(*self.holder.lock(), PostgresProcess::Ours { .. })
     }
 
-    /// Process id of the postmaster, if one runs.
+    /// Returns the process id of the postmaster, if one is running.
     pub fn postmaster(&self) -> Option<i32> {
         match &*self.holder.lock() {
             PostgresProcess::Ours { postmaster, .. } | PostgresProcess::Adopted(postmaster) => {
@@ -263,8 +263,8 @@ impl Embedded {
         }
     }
 
-    /// Stops it if this process started it (sessions end, a checkpoint is written), and waits for that. An adopted one
-    /// is left to its holder.
+    /// Stops Postgres if this process started it (sessions end, a checkpoint is written), and waits for that. An adopted one
+    /// keeps running.
     pub fn stop(&self) {
         let holder = std::mem::replace(&mut *self.holder.lock(), PostgresProcess::Stopped);
         if let PostgresProcess::Ours { mut guard, keeping, .. } = holder {
@@ -277,14 +277,14 @@ impl Embedded {
         }
     }
 
-    /// Stops it as [`stop`](Self::stop) does and starts it again.
+    /// Stops Postgres as [`stop`](Self::stop) does and starts it again.
     pub fn restart(&self) -> Result<(), Error> {
         self.stop();
         *self.holder.lock() = bring_up(&self.place)?;
         Ok(())
     }
 
-    /// Whether it certainly runs, determined without waiting. If false, [`revive`](Self::revive) has to check.
+    /// Whether it certainly runs, determined without blocking. If not, [`revive`](Self::revive) must check.
     pub fn certainly_runs(&self) -> bool {
         match self.holder.try_lock().as_deref_mut() {
             Some(PostgresProcess::Ours { guard, .. }) => matches!(guard.try_wait(), Ok(None)),
@@ -318,7 +318,7 @@ impl Embedded {
     }
 }
 
-/// Adopts the Postgres that runs at this place, or starts one.
+/// Adopts the Postgres that runs on this cluster, or starts one.
 fn bring_up(place: &Cluster) -> Result<PostgresProcess, Error> {
     let deadline = Instant::now() + START_DEADLINE;
     let _lock = place.lock()?;
@@ -351,7 +351,7 @@ fn bring_up(place: &Cluster) -> Result<PostgresProcess, Error> {
     Err(refused.unwrap_or_else(|| Error::Slow(place.log())))
 }
 
-/// Starts Postgres under its guard and waits until it takes connections.
+/// Starts Postgres under its guard script and waits until it accepts connections.
 fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<PostgresProcess, Error> {
     place.make_socket_dir()?;
     let (log, log_start) = place.open_log()?;

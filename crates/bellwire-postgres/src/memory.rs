@@ -9,7 +9,7 @@ const UNKNOWN_MIB: u32 = 2_048;
 const GROUPS: &str = "/sys/fs/cgroup";
 const GROUPS_V1: &str = "/sys/fs/cgroup/memory";
 
-/// Memory in MiB: what the machine has, or the least that a control group above us may use.
+/// Returns the memory in MiB: the machine's, or the lowest limit of a control group of this process.
 pub(super) fn available_mib() -> u32 {
     let machine = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(total);
     let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| least_limit(&groups, Path::new("/")));
@@ -17,14 +17,14 @@ pub(super) fn available_mib() -> u32 {
     octets.map_or(UNKNOWN_MIB, |octets| u32::try_from(octets >> 20).unwrap_or(u32::MAX))
 }
 
-/// `MemTotal` of proc_meminfo(5), in octets.
+/// Parses `MemTotal` of proc_meminfo(5), in bytes.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// The least limit of the groups that proc_pid_cgroup(5) names and those above them, in octets. In a container the file names groups
-/// of the host, of which the container sees its own alone, as the topmost.
+/// Returns the lowest limit, in bytes, of the control groups in proc_pid_cgroup(5) and their parents. In a container the file
+/// names groups of the host, of which only the container's own is visible, as the topmost.
 fn least_limit(groups: &str, root: &Path) -> Option<u64> {
     let limits = groups.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

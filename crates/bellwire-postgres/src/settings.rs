@@ -4,10 +4,10 @@
 /// Durability in a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Nothing that was committed.
+    /// Committed transactions survive.
     #[default]
     Full,
-    /// Everything: for tests, whose clusters live no longer than they do.
+    /// Nothing survives: for tests, which need no restarts.
     Fast,
 }
 
@@ -48,7 +48,8 @@ const FULL: &[&str] = &[
     "autovacuum_vacuum_cost_limit=2000",
 ];
 
-/// Queue, batches and cursors turn over within seconds; a minute between looks lets them bloat.
+/// Interval of autovacuum without another component that sets it. Queue, batches and cursors change within seconds, and would
+/// bloat in a minute.
 const UNPACED: &str = "autovacuum_naptime=5s";
 
 const FAST: &[&str] = &[

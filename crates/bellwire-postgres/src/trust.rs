@@ -1,4 +1,4 @@
-//! Whether a file is to be believed, or run: only root and the user that runs Bellwire may be able to change it.
+//! Decides whether a file may be read or run: only root and the user that runs Bellwire may be able to change it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
 
-/// Why it isn't. The texts are written for the person who started Bellwire.
+/// Reason for which a file is not trusted. The texts are for the operator who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
     /// Another user owns it, or a directory above it.
@@ -33,7 +33,7 @@ pub enum Untrusted {
     },
 }
 
-/// Checks a file and every directory above it, both as it is named and where links lead to.
+/// Checks a file and every directory above it, both by its name and by the target of links.
 pub fn check(path: &Path) -> Result<(), Untrusted> {
     let io = |source| Untrusted::Io { path: path.to_owned(), source };
     let (named, real) = (std::path::absolute(path).map_err(io)?, fs::canonicalize(path).map_err(io)?);
@@ -64,8 +64,8 @@ enum FileFault {
     Writable,
 }
 
-/// Returns the fault of an owner and mode. In a directory with the sticky bit, such as `/tmp`, others can create files, but not
-/// replace existing ones.
+/// Returns the fault of an owner and mode. In a directory with the sticky bit, such as `/tmp`, other users can create files,
+/// but not replace existing ones.
 fn judge(owner: u32, mode: u32, is_dir: bool, us: u32) -> Option<FileFault> {
     let sticky = is_dir && mode & 0o1000 != 0;
     match () {

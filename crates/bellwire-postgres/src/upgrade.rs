@@ -1,5 +1,5 @@
-//! Moves an embedded Postgres to a newer major version: a new cluster is created next to the old one, `pg_upgrade` copies all
-//! data, and both change places. Before that, the old cluster does not change.
+//! Upgrades an embedded Postgres to a newer major version: a new cluster is created next to the old one, `pg_upgrade` copies
+//! all data, and the two are swapped. Until then the old cluster is unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ pub struct Upgraded {
     pub from: u32,
     /// Major version after it.
     pub to: u32,
-    /// Directory of the cluster as it was before the upgrade.
+    /// Directory of the old cluster.
     pub old: PathBuf,
 }
 
-/// Upgrades to the newest version that is installed, or to that of the configured directory. Nothing may run on the cluster.
+/// Upgrades to the newest installed version, or to that of the configured directory. The cluster must not be running.
 pub fn upgrade(options: &Options) -> Result<Upgraded, Error> {
     // What runs the cluster is not what was configured for the one to come.
     let place = Cluster::prepare(&Options { binaries: None, ..options.clone() })?;
@@ -53,7 +53,7 @@ pub fn upgrade(options: &Options) -> Result<Upgraded, Error> {
     Ok(Upgraded { from, to: new.major, old })
 }
 
-/// Whether the cluster's pages carry checksums: both have to be alike.
+/// Whether the cluster's pages have checksums. Both clusters must be equal in this.
 fn has_checksums(place: &Cluster, cluster: &Path) -> Result<bool, Error> {
     let mut command = Command::new(place.binaries.program("pg_controldata"));
     command.arg("-D").arg(cluster);
@@ -63,7 +63,7 @@ fn has_checksums(place: &Cluster, cluster: &Path) -> Result<bool, Error> {
     Ok(version.is_some_and(|version| version.trim() != "0"))
 }
 
-/// Runs `pg_upgrade`, which copies files: with links, the old cluster could no longer be used.
+/// Runs `pg_upgrade`, which copies files. With links, the old cluster could no longer be used.
 fn carry_over(place: &Cluster, new: &Binaries, from: &Path, to: &Path) -> Result<(), Error> {
     let mut command = Command::new(new.program("pg_upgrade"));
     command

@@ -1,4 +1,4 @@
-//! Access to a subscription's attributes for a filter. Millions of candidates are read, so copies are avoided.
+//! Reads a subscription's attributes for a filter. Millions of candidates are evaluated, so copies are avoided.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The attributes of one subscription, in the order in which they are stored.
+/// Attributes of one subscription, in stored order.
 #[derive(Debug, Default)]
 pub struct Attributes<'a>(Vec<(Cow<'a, str>, Scalar<'a>)>);
 
@@ -15,15 +15,15 @@ pub(super) enum Scalar<'a> {
     Text(Cow<'a, str>),
     Number(f64),
     Flag(bool),
-    /// Nothing that can be compared: no attribute that was accepted is.
+    /// A value that cannot be compared. Accepted attributes have none.
     Other,
 }
 
-/// As many as most have, with room.
+/// Initial capacity: more attributes than most subscriptions have.
 const USUAL: usize = 8;
 
 impl<'a> Attributes<'a> {
-    /// Reads an object of JSON. What is none has no attributes.
+    /// Parses a JSON object. Any other value has no attributes.
     pub fn from_json(json: &'a [u8]) -> Self {
         serde_json::from_slice(json).unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Attributes<'de> {
     }
 }
 
-/// A name, borrowed if it is written as it is.
+/// Name of an attribute, borrowed unless it contains escapes.
 #[derive(Deserialize)]
 struct AttributeName<'a>(#[serde(borrow)] Cow<'a, str>);
 

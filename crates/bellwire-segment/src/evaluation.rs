@@ -1,4 +1,4 @@
-//! Whether an expression fits a subscription.
+//! Evaluates an expression for a subscription.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub struct LaneFacts {
 }
 
 impl LaneFacts {
-    /// Of the lane to a push service by a key.
+    /// Creates the facts of a lane from its push service and VAPID key.
     pub fn new(gateway: Gateway, key: VapidKeyId) -> Self {
         Self { gateway, key: key.to_string() }
     }
@@ -44,11 +44,11 @@ impl LaneFacts {
 pub struct Candidate<'a> {
     /// Id of the subscription.
     pub id: SubscriptionId,
-    /// The first id of its browser.
+    /// First id of its browser.
     pub origin_id: Option<SubscriptionId>,
     /// Lane of the subscription.
     pub lane: &'a LaneFacts,
-    /// The site's name for its person.
+    /// User id, chosen by the site.
     pub user_id: Option<&'a str>,
     /// Tags of the subscription.
     pub tags: &'a [String],
@@ -56,7 +56,7 @@ pub struct Candidate<'a> {
     pub attributes: Attributes<'a>,
     /// Language tag of the browser.
     pub locale: Option<&'a str>,
-    /// An IANA time zone.
+    /// IANA time zone of the browser.
     pub timezone: Option<&'a str>,
     /// Time of the browser's last contact.
     pub last_seen: Timestamp,
@@ -64,14 +64,15 @@ pub struct Candidate<'a> {
     pub created_at: Option<Timestamp>,
     /// Time of the person's consent.
     pub consent_at: Option<Timestamp>,
-    /// Place of the consent.
+    /// Source of the consent.
     pub consent_source: Option<&'a str>,
-    /// Values at the time when the message's campaign assigned it, where they differ. Its time zone is already that one.
+    /// Values that differed when the message's campaign assigned the subscription. `timezone` has that value already.
     pub assigned: Assigned<'a>,
 }
 
 impl Candidate<'_> {
-    /// The part of a [portion](super::Portion) of that salt in which its person lies: browsers of one user fall together.
+    /// Returns the person's position, in ten-thousandths, for [portions](super::Portion) with a salt. Browsers of one user have
+    /// the same position.
     pub fn part(&self, salt: &str) -> u16 {
         let browser = self.origin_id.as_ref().map(|id| id.0.as_bytes().as_slice()).unwrap_or_default();
         match self.assigned.user {
@@ -87,7 +88,7 @@ impl Candidate<'_> {
 pub struct EvaluationFacts {
     /// Current time of the evaluation.
     pub now: Timestamp,
-    /// Members of each topic that was [needed](super::Needs).
+    /// Subscriptions of each topic that was [needed](super::Needs).
     pub topics: HashMap<String, HashSet<SubscriptionId>>,
     /// Subscriptions with each needed event.
     pub deeds: HashMap<Deed, HashSet<SubscriptionId>>,
@@ -105,7 +106,7 @@ impl EvaluationFacts {
 
 enum Actual<'a> {
     Text(&'a str),
-    /// A text in which the case of letters means nothing.
+    /// A text that is compared without regard to case.
     Caseless(&'a str),
     Number(f64),
     Flag(bool),
@@ -114,19 +115,19 @@ enum Actual<'a> {
 }
 
 impl Expression {
-    /// Whether it fits a subscription.
+    /// Whether the expression is true for a subscription.
     pub fn takes(&self, candidate: &Candidate<'_>, told: &EvaluationFacts) -> bool {
         self.0.value(&|test| Some(test.holds(candidate, told))).unwrap_or(false)
     }
 
-    /// Whether it matches all of a lane, or none. `None`: it depends on the subscription.
+    /// Whether the expression is true, or false, for all subscriptions of a lane. `None`: it depends on the subscription.
     pub fn in_lane(&self, lane: &LaneFacts) -> Option<bool> {
         self.0.value(&|test| test.holds_in(lane))
     }
 }
 
 impl Node {
-    /// Returns its value. The value of a test may be unknown.
+    /// Evaluates the node. `of` evaluates a test and may return `None` for unknown.
     fn value(&self, of: &impl Fn(&Test) -> Option<bool>) -> Option<bool> {
         match self {
             Self::Test(test) => of(test),
@@ -137,7 +138,7 @@ impl Node {
     }
 }
 
-/// The value of several, any one of which decides if its own is `deciding`.
+/// Evaluates several nodes, where a single value `deciding` decides the result: `true` for `or`, `false` for `and`.
 fn decided(nodes: &[Node], of: &impl Fn(&Test) -> Option<bool>, deciding: bool) -> Option<bool> {
     let mut value = Some(!deciding);
     for node in nodes {
@@ -167,7 +168,7 @@ impl Test {
         }
     }
 
-    /// Whether it holds for everybody in a lane, if the lane decides.
+    /// Whether the test is true for all subscriptions of a lane. `None`: it depends on the subscription.
     fn holds_in(&self, lane: &LaneFacts) -> Option<bool> {
         let is = |field: &Field, literal: &Literal| match (field, literal) {
             (Field::Own(own), Literal::Text(text)) => lane.value(*own).map(|actual| actual == text),
@@ -217,7 +218,7 @@ impl Field {
 }
 
 impl Actual<'_> {
-    /// Compares a value with a literal. `None`: they are of different kinds, or not ordered.
+    /// Compares a value with a literal. `None`: they have different types, or are not ordered.
     fn compare(&self, literal: &Literal, now: Timestamp) -> Option<Ordering> {
         match (self, literal) {
             (Self::Text(actual), Literal::Text(text)) => Some((*actual).cmp(text.as_str())),

@@ -22,7 +22,7 @@ pub(super) enum Node {
     Test(Test),
 }
 
-/// A single question about a subscription.
+/// A single condition on a subscription.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Test {
     Tag(String),
@@ -30,7 +30,7 @@ pub(super) enum Test {
     Exists(Field),
     Compare(Field, Comparison, Literal),
     OneOf(Field, Vec<Literal>),
-    /// Whether it was part of what happened to a message.
+    /// Whether the subscription had an event of a message.
     Did(Deed),
 }
 
@@ -78,20 +78,20 @@ pub(super) enum Literal {
     Number(f64),
     Flag(bool),
     Time(Timestamp),
-    /// So many seconds after now; negative: before.
+    /// Seconds relative to now. Negative: in the past.
     Now(i64),
     /// Length of time in seconds.
     Span(i64),
 }
 
-/// Something that happened between a subscription and a message.
+/// Event between a subscription and a message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deed {
     /// Kind of event.
     pub act: Act,
-    /// Message of the event: an id, or a name that stands for messages.
+    /// Id of a message, or a name that refers to several.
     pub of: String,
-    /// Not longer ago than so many seconds.
+    /// Maximum age of the event in seconds. `None`: any.
     pub within_s: Option<i64>,
 }
 
@@ -114,26 +114,26 @@ pub struct Needs {
     pub tags: bool,
     /// Attributes of the subscription.
     pub attributes: bool,
-    /// Topics that it may be in, each once.
+    /// Topics that the expression tests.
     pub topics: BTreeSet<String>,
-    /// Events of the person, each once.
+    /// Events that the expression tests.
     pub deeds: BTreeSet<Deed>,
     /// Engagement of the person.
     pub habits: bool,
-    /// Time and place of the person's consent.
+    /// Time and source of the person's consent.
     pub consent: bool,
     /// Person, locale and time zone, and the time of the first registration.
     pub profile: bool,
 }
 
 impl Expression {
-    /// Those that fit both.
+    /// Combines two expressions with `and`.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(Node::all(vec![self.0, other.0]))
     }
 
-    /// Those that it does not fit.
+    /// Negates the expression with `not`.
     #[must_use]
     pub fn negated(self) -> Self {
         Self(self.0.negated())
@@ -148,7 +148,7 @@ impl Expression {
 }
 
 impl Node {
-    /// Every one of these, in normal form.
+    /// Combines nodes with `and`, in normal form.
     pub(super) fn all(nodes: Vec<Self>) -> Self {
         let flatten = |node| match node {
             Self::All(nodes) => nodes,
@@ -324,7 +324,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// Seconds in the largest unit that divides them.
+/// Formats seconds in the largest unit that divides them.
 struct DisplayDuration(i64);
 
 impl Display for DisplayDuration {

@@ -5,13 +5,13 @@ use chrono::{DateTime, Datelike as _, NaiveDate};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::duration;
 
-/// Why an expression is refused.
+/// Reason for which an expression is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at character {position}: {what}")]
 pub struct SyntaxError {
     /// Position in characters, from 1.
     pub position: usize,
-    /// Description of the mistake.
+    /// Description of the fault.
     pub what: String,
 }
 
@@ -32,16 +32,16 @@ pub(super) enum Token<'a> {
 
 const SIGNS: [&str; 11] = ["(", ")", ",", "!=", "<=", ">=", "=", "<", ">", "+", "-"]; // longer ones first
 
-/// A text and how far it was read.
+/// Tokenizer with its position in the text.
 #[derive(Debug)]
 pub(super) struct Lexer<'a> {
     pub text: &'a str,
-    /// The octet that is read next.
+    /// Offset of the next byte.
     pub at: usize,
 }
 
 impl<'a> Lexer<'a> {
-    /// Skips white space. Returns where the next token begins.
+    /// Skips white space. Returns the offset of the next token.
     pub(super) fn skip(&mut self) -> usize {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
@@ -66,7 +66,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A text up to the same quote. A backslash takes the next character as it is.
+    /// Reads a text up to the same quote. A backslash escapes the next character.
     fn text_in(&mut self, quote: char) -> Result<Token<'a>, SyntaxError> {
         let (begin, mut text) = (self.at, String::new());
         let mut rest = self.text[begin..].char_indices().skip(1);
@@ -87,7 +87,7 @@ impl<'a> Lexer<'a> {
         Err(self.error(begin, format!("this text has no end: its second {quote} is missing")))
     }
 
-    /// A number, a span of time such as `30d`, or a point in time such as `2026-11-01`.
+    /// Reads a number, a duration such as `30d`, or a time such as `2026-11-01`.
     fn value(&mut self) -> Result<Token<'a>, SyntaxError> {
         let begin = self.at;
         let digits = self.take(|c| c.is_ascii_digit());
@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
         taken
     }
 
-    /// That `what` is wrong at an octet.
+    /// Returns an error at a byte offset.
     pub(super) fn error(&self, at: usize, what: String) -> SyntaxError {
         SyntaxError { position: self.text[..at].chars().count() + 1, what }
     }
@@ -130,8 +130,8 @@ pub(super) fn begins_word(c: char) -> bool {
     c.is_alphabetic() || c == '_'
 }
 
-/// A time as it is written in expressions and attributes: RFC 3339, or a day, which begins at midnight UTC. None: something
-/// else, or a year that is not between 1900 and 2999.
+/// Parses a time in expressions and attributes: RFC 3339, or a day, which means midnight UTC. `None`: invalid, or a year not
+/// between 1900 and 2999.
 pub(super) fn time(text: &str) -> Option<Timestamp> {
     let day = || Some(NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0)?.and_utc());
     let at = match text.len() {

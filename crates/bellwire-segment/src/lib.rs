@@ -1,7 +1,7 @@
-//! Segment language: the members of an audience that a message is for. The main types are `Expression` (a boolean expression over
-//! facts about a subscription), `Portion` (a share of the people), `OwnHour`, `Sunset` and `Filter`, which combines them.
-//! Parsing, printing and evaluation are pure. This crate never reads facts: the store looks them up for many candidates and
-//! passes them in as `Told`.
+//! Segment language: filters for the audience of a message. The main types are `Expression` (a boolean expression over facts
+//! about a subscription), `Portion` (a share of the people), `OwnHour`, `Sunset` and `AudienceFilter`, which combines them.
+//! Parsing, printing and evaluation are pure. This crate never reads data: the store reads them for many candidates and passes
+//! them in as `EvaluationFacts`.
 
 mod attributes;
 mod evaluation;
@@ -23,20 +23,20 @@ pub use parser::TEXT_MAX;
 pub use portion::{PARTS, Portion, part_of};
 pub use sunset::Sunset;
 
-/// Members of an audience that a message is for: they pass all parts of the filter. As stored in `messages.filter`.
+/// Filter of a message's audience. Recipients pass all its parts. Stored in `messages.filter`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AudienceFilter {
-    /// Expression for the members. `None`: all of them.
+    /// Expression. `None`: all subscriptions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<Expression>,
-    /// Shares of the people. A member lies in all of them.
+    /// Shares of the people. A recipient is in all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portions: Vec<Portion>,
-    /// Own hour of the members. `None`: own hours do not matter.
+    /// Own hour of the recipients. `None`: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_hour: Option<OwnHour>,
-    /// Rule that leaves out people who do not click. `None`: no rule.
+    /// Rule that excludes people who do not click. `None`: no rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sunset: Option<Sunset>,
 }
@@ -44,20 +44,20 @@ pub struct AudienceFilter {
 /// Result of a filter for one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterVerdict {
-    /// The message is for the candidate.
+    /// The candidate is a recipient.
     Taken,
     /// The segment expression is false.
     NotInSegment,
-    /// The person lies in another share of the audience.
+    /// The person is in another share of the audience.
     NotInPortion,
     /// The person gets the message at another hour.
     AtAnotherHour,
-    /// It would be for them, but they do not click.
+    /// The candidate would be a recipient, but the person does not click.
     Sunset,
 }
 
 impl FilterVerdict {
-    /// Whether the message is for them.
+    /// Whether the candidate is a recipient.
     pub fn is_taken(self) -> bool {
         self == Self::Taken
     }
@@ -78,8 +78,8 @@ impl AudienceFilter {
         needs
     }
 
-    /// Decides whether a message is for a candidate, or returns the reason against it. The sunset rule comes last, because it
-    /// leaves out people who would have got the message.
+    /// Decides whether a candidate is a recipient, or returns the reason against it. The sunset rule comes last, because it
+    /// counts people who would otherwise be recipients.
     pub fn verdict(&self, candidate: &Candidate<'_>, told: &EvaluationFacts) -> FilterVerdict {
         let habits = told.habits_of(candidate);
         if !self.segment.as_ref().is_none_or(|segment| segment.takes(candidate, told)) {

@@ -1,4 +1,4 @@
-//! People by the hour of the day at which they click most.
+//! Selects people by the hour of the day at which they click most.
 
 use chrono::{TimeDelta, Timelike as _};
 use chrono_tz::Tz;
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use bellwire_core::clock::Timestamp;
 
-/// Time before the 24 hours at which people's own hours are fixed. Habits that were folded by then are long committed when the
-/// first message reads them.
+/// Time before the 24 hours at which own hours are fixed. Engagement stored by then is committed when the first message reads
+/// it.
 const SETTLED_AFTER: TimeDelta = TimeDelta::minutes(1);
 
 /// Hours of a day.
 pub const SLOTS: u8 = 24;
 
-/// Those whose own hour falls into one of the 24 hours that follow a time. Whose own hour is not known belongs to the first.
+/// People whose own hour is one of the 24 hours after a time. People without a known own hour belong to the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnHour {
@@ -21,12 +21,12 @@ pub struct OwnHour {
     pub from: Timestamp,
     /// Index of the hour, from 0.
     pub slot: u8,
-    /// The zone of those who tell none.
+    /// Time zone of people without a known one.
     pub home: Tz,
 }
 
 impl OwnHour {
-    /// Time whose own hours apply to all 24 hours alike, so that later clicks move no person to another hour.
+    /// Returns the time as of which own hours count for all 24 hours, so that later clicks move no person to another hour.
     pub fn as_of(&self) -> Timestamp {
         self.from - SETTLED_AFTER
     }
@@ -38,7 +38,7 @@ impl OwnHour {
     }
 }
 
-/// The hour after `from` at whose beginning clocks in a zone show that hour of the day. None: they skip it that day.
+/// Returns the hour after `from` that begins at this hour of the day in a zone. `None`: that local time is skipped.
 fn slot_of(from: Timestamp, hour: u8, zone: Tz) -> Option<u8> {
     let shown = |slot: &u8| (from + TimeDelta::hours((*slot).into())).with_timezone(&zone).hour();
     (0..SLOTS).find(|slot| shown(slot) == u32::from(hour))

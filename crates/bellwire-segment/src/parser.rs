@@ -28,28 +28,28 @@ use bellwire_core::lane::Gateway;
 /// Maximum length of an expression in bytes, as written and in normal form.
 pub const TEXT_MAX: usize = 4_096;
 const LIST_MAX: usize = 500;
-/// Longest name of an attribute, and longest tag, in characters: there are no longer ones.
+/// Maximum characters of an attribute's name and a tag.
 const NAME_MAX: usize = 64;
-/// Longest text between quotes, in characters.
+/// Maximum characters of a quoted text.
 const LITERAL_MAX: usize = 2_048;
 
 /// Maximum size of an expression.
 struct Bounds {
-    /// Octets of the text.
+    /// Maximum bytes of the text.
     octets: usize,
     depth: usize,
     tests: usize,
-    /// Different deeds among them. Each is looked up by itself, for every candidate and message that it is of.
+    /// Maximum number of different events. Each needs a lookup for every candidate and message.
     deeds: usize,
 }
 
-/// Bounds of given expressions.
+/// Bounds of expressions in requests.
 const GIVEN: Bounds = Bounds { octets: TEXT_MAX, depth: 32, tests: 200, deeds: 8 };
 /// Bounds of stored expressions: combinations, and expressions accepted under earlier bounds.
 const STORED: Bounds = Bounds { octets: 16 * TEXT_MAX, depth: 64, tests: 1_000, deeds: 1_000 };
 
 impl Expression {
-    /// Parses an expression of at most 4,096 octets, 200 conditions, 8 different deeds and 32 levels.
+    /// Parses an expression of at most 4,096 bytes, 200 conditions, 8 different events and 32 levels of nesting.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         parse(text, &GIVEN)
     }
@@ -85,7 +85,7 @@ fn parse(text: &str, bounds: &Bounds) -> Result<Expression, SyntaxError> {
 struct Parser<'a> {
     lexer: Lexer<'a>,
     token: Token<'a>,
-    /// The octet at which that begins.
+    /// Offset of the current token.
     begin: usize,
     depth: usize,
     tests: usize,
@@ -112,7 +112,7 @@ impl<'a> Parser<'a> {
         Ok(Node::all(nodes))
     }
 
-    /// Every recursion passes here, so this is where depth is counted.
+    /// Parses one operand. Counts the nesting here, because every recursion passes this function.
     fn one(&mut self) -> Parsed<Node> {
         if self.depth == self.bounds.depth {
             return Err(self.error(format!("it is nested deeper than {} levels", self.bounds.depth)));
@@ -149,7 +149,7 @@ impl<'a> Parser<'a> {
         Ok(Node::Test(test))
     }
 
-    /// The word before a parenthesis, and the text that stands alone within.
+    /// Parses the single text in parentheses after a word.
     fn only_argument(&mut self, wanted: &str, max_chars: usize) -> Parsed<String> {
         self.advance()?;
         self.expect("(", "`(`")?;
@@ -373,14 +373,14 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// As much of a token as a message needs.
+/// Truncates a token for an error message.
 fn shortened(token: &str) -> String {
     let shown: String = token.chars().take(40).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if token.chars().nth(40).is_some() { format!("{shown}…") } else { shown }
 }
 
 impl Field {
-    /// Whether it is compared by order only, or by equality only. None: by either.
+    /// Whether the field is compared only by order, or only by equality. `None`: by both.
     fn is_ordered(&self) -> Option<bool> {
         match self {
             Self::Attribute(_) => None,
@@ -388,7 +388,7 @@ impl Field {
         }
     }
 
-    /// Returns the operators that may follow it.
+    /// Returns the operators that may follow the field.
     fn operators(&self) -> &'static str {
         match self.is_ordered() {
             None => "`=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`",
@@ -399,7 +399,7 @@ impl Field {
 }
 
 impl SubscriptionField {
-    /// Whether every subscription has it.
+    /// Whether every subscription has the field.
     fn is_always_there(self) -> bool {
         match self {
             Self::Gateway
@@ -414,7 +414,7 @@ impl SubscriptionField {
         }
     }
 
-    /// Whether it is a quantity, compared by order only.
+    /// Whether the field is a quantity, which is compared only by order.
     fn is_ordered(self) -> bool {
         match self {
             Self::Age | Self::LastSeen | Self::LastClicked | Self::Unclicked | Self::UnclickedFor | Self::ConsentAt => {

@@ -1,26 +1,26 @@
-//! Shares of the people that do not change from one message to the next: a test group, its rest, a holdout.
+//! Shares of the people that are stable between messages: a test group, its rest, a holdout.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Parts that all people are divided into.
+/// Number of positions that people are divided into.
 pub const PARTS: u16 = 10_000;
 
-/// People whose position, by a hash of salt and person, lies in `from..to`. Portions of the same salt that do not overlap share
-/// no person. Portions of different salts are independent.
+/// People with a position, by a hash of salt and person, in `from..to`. Portions of the same salt that do not overlap share no
+/// person. Portions of different salts are independent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portion {
     /// Salt of the hash.
     pub salt: String,
-    /// The first part, of ten thousand.
+    /// First position, below ten thousand.
     pub from: u16,
-    /// The part after the last.
+    /// End of the positions, excluded.
     pub to: u16,
 }
 
 impl Portion {
-    /// Whether a [part](part_of) lies in it.
+    /// Whether it contains a [position](part_of).
     pub fn holds(&self, part: u16) -> bool {
         (self.from..self.to).contains(&part)
     }
@@ -31,8 +31,8 @@ impl Portion {
     }
 }
 
-/// The part that a person lies in: the first eight octets of SHA-256(salt ‖ person), modulo ten thousand. The person is a user's
-/// id, else the octets of a browser's first id.
+/// Returns the position of a person: the first eight bytes of SHA-256(salt
+/// person), modulo ten thousand. The person is a user id, or else the bytes of a browser's first id.
 pub fn part_of(salt: &str, person: &[u8]) -> u16 {
     let mut hash = Sha256::new();
     hash.update(salt.as_bytes());

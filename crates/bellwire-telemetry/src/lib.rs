@@ -1,4 +1,4 @@
-//! Observation of a process: metrics, OpenTelemetry spans and their export, and the handling of panics.
+//! Observability of a process: metrics, OpenTelemetry spans and their export, and panics.
 
 #![allow(missing_docs, reason = "internal to the server: names and types document most items")]
 

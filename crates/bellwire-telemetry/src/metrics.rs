@@ -1,7 +1,7 @@
-//! Every series of `/metrics`, named once. Names and labels are an interface: dashboards and alerts depend on them.
+//! All series of `/metrics`, each named once. Names and labels are an interface: dashboards and alerts depend on them.
 //!
-//! Counters of the delivery path are resolved to their series when the registry is made: counting is one atomic
-//! addition, without a look-up by labels.
+//! Counters of the delivery path are resolved to their series when the registry is created: counting is one atomic addition,
+//! without a lookup by labels.
 
 mod labels;
 mod process;
@@ -36,22 +36,22 @@ pub use series::Histogram;
 use series::{Build, Family, plain, seconds};
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-/// Lanes that have series of their own, at most.
+/// Maximum lanes with their own series.
 const LANES_MAX: usize = 100;
 
 named! {
     /// Faults of a retry token.
     pub enum TokenFault {
-        /// The token does not match its row, so the row was changed by hand. The delivery is dead.
+        /// The token does not match its row: the row was changed outside Bellwire. The delivery is dead.
         Tampered = "tampered",
-        /// The token's attempt was already made, so the row was restored by hand. The delivery is dead.
+        /// The token's attempt was made already: the row was inserted again. The delivery is dead.
         Replayed = "replayed",
-        /// It is right, but past its time. The row's state was read again.
+        /// The token is valid, but late. The row's state was read again.
         Late = "late",
     }
 }
 
-/// Of the process: the log, by which they are counted, is begun before there are metrics.
+/// Counter of slow statements. Global, because the log that counts them starts before the metrics.
 static SLOW_STATEMENTS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 pub fn slow_statements() -> &'static Counter {
@@ -62,7 +62,7 @@ type Attempts = [[[Counter; Tier::ALL.len()]; StatusClass::ALL.len()]; Gateway::
 type Endings = [[Counter; Tier::ALL.len()]; Ending::ALL.len()];
 type FloatGauge = Gauge<f64, AtomicU64>;
 
-/// Declares the series by their fields, names and helps.
+/// Declares the series by field, name and help.
 macro_rules! metrics {
     ($($vis:vis $field:ident: $Series:ty = $make:ident($name:literal, $help:literal);)+) => {
         /// All series of a process. Share it as an `Arc`.
@@ -136,13 +136,13 @@ metrics! {
 }
 
 impl Metrics {
-    /// Counts a POST and how long its answer took.
+    /// Counts a POST and the time until its response.
     pub fn attempt(&self, gateway: Gateway, tier: Tier, status: Option<u16>, took: Duration) {
         self.attempts[gateway as usize][StatusClass::of(status) as usize][place(tier.code())].inc();
         self.attempt_seconds[gateway as usize].observe(took.as_secs_f64());
     }
 
-    /// Counts deliveries that ended, or attempts that a retry follows.
+    /// Counts deliveries that ended, or attempts followed by a retry.
     pub fn ended(&self, ending: Ending, tier: Tier, n: u64) {
         self.endings[place(ending.code())][place(tier.code())].inc_by(n);
     }
@@ -152,21 +152,21 @@ impl Metrics {
         self.token_faults[fault as usize].inc_by(n);
     }
 
-    /// Records how much later than scheduled a POST began.
+    /// Records the delay between due time and start of a POST.
     pub fn lag(&self, tier: Tier, lag: Duration) {
         self.lag_seconds[place(tier.code())].observe(lag.as_secs_f64());
     }
 
-    /// Counts a request to the API. `route` is the pattern, such as `/v1/apps/{app}/messages`, never the path: paths
-    /// hold ids, and each would be a series. So would each word that a stranger invents for a method.
+    /// Counts an API request. `route` is the pattern, such as `/v1/apps/{app}/messages`, because each id in a path would become
+    /// a series. An unknown method is counted under one name for the same reason.
     pub fn request(&self, method: &str, route: &str, status: u16) {
         let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
         let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
         self.requests.of(labels).inc();
     }
 
-    /// Replaces the reliability metrics by those of the last hour. Only the lanes in the worst state are shown, so that the number of
-    /// series does not grow with the apps.
+    /// Replaces the reliability metrics by those of the last hour. Only the lanes in the worst state get series, so that their
+    /// number does not grow with the apps.
     pub fn show_slis(&self, lanes: &[LaneSums]) {
         self.slis.clear();
         self.sli_states.clear();
@@ -204,7 +204,7 @@ impl Metrics {
         }
     }
 
-    /// Shows whether a standby is read from, and how far it lags.
+    /// Sets whether a standby is used for reads, and its lag.
     pub fn read_replica(&self, is_usable: bool, lag: Option<Duration>) {
         self.read_replica_active.set(is_usable.into());
         if let Some(lag) = lag {
@@ -212,7 +212,7 @@ impl Metrics {
         }
     }
 
-    /// Shows how many active subscriptions there are at each gateway. A gateway that is not named has none.
+    /// Sets the number of active subscriptions by push service. Those not in the list have none.
     pub fn show_subscriptions(&self, by_gateway: &[(Gateway, i64)]) {
         for gateway in Gateway::ALL {
             let n = by_gateway.iter().find(|(known, _)| *known == gateway).map_or(0, |(_, n)| *n);
@@ -220,13 +220,13 @@ impl Metrics {
         }
     }
 
-    /// Shows what waits in the queue, and for how long the oldest of it has been due.
+    /// Sets the number of due deliveries, and the time since the oldest was due.
     pub fn show_due(&self, deliveries: i64, oldest: Duration) {
         self.due.set(deliveries);
         self.oldest_due_s.set(oldest.as_secs_f64());
     }
 
-    /// Counts a request to a webhook's receiver by where it stands since.
+    /// Counts a webhook request by its new state.
     pub fn webhook_request(&self, stands: DeliveryState) {
         self.webhook_requests[stands as usize].inc();
     }
@@ -243,7 +243,7 @@ impl Metrics {
         self.alerts_open.of(KindLabel { kind }).set(n);
     }
 
-    /// Everything in the text format that Prometheus reads (OpenMetrics).
+    /// Returns all series in the text format of Prometheus (OpenMetrics).
     pub fn render(&self) -> String {
         let mut text = String::new();
         let written = encode_registry(&mut text, &self.registry.text)
@@ -303,7 +303,7 @@ fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter
     })
 }
 
-/// Returns the index of a tier or an ending among all of its kind, whose codes begin at 1.
+/// Returns the index of a tier or an ending, whose codes begin at 1.
 fn place(code: i16) -> usize {
     usize::try_from(code - 1).expect("numbers begin at 1")
 }

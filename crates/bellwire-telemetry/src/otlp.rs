@@ -42,20 +42,20 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub struct OtlpConfig {
-    /// URL that traces are sent to. `None`: nothing is traced.
+    /// URL for traces. `None`: no traces.
     pub traces: Option<Url>,
-    /// URL that metrics are sent to. `None`: they are not exported.
+    /// URL for metrics. `None`: not exported.
     pub metrics: Option<Url>,
-    /// PEM certificates that it is trusted by beside Mozilla's roots.
+    /// Trusted certificates (PEM) for the collector, in addition to Mozilla's roots.
     pub extra_ca_pem: Option<Vec<u8>>,
     pub headers: HeaderMap,
     pub service_name: String,
-    /// Further resource attributes, in place of our own of the same name.
+    /// Additional resource attributes, which override Bellwire's own.
     pub resource: BTreeMap<String, String>,
     pub sampling: Sampling,
-    /// The share of them, 0 to 1, where `sampling` goes by one.
+    /// Share of traced requests, 0 to 1, for samplers that use one.
     pub share: f64,
-    /// From one telling of the metrics to the next.
+    /// Interval of metrics exports.
     pub metrics_every: Duration,
 }
 
@@ -97,10 +97,9 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Prepares everything, on the runtime that it is called on. The collector is not asked whether it is there.
+    /// Starts the export on the current runtime. The collector need not be reachable.
     ///
-    /// # Errors
-    /// If its certificates cannot be used.
+    /// # Errors If its certificates are invalid.
     pub fn start(settings: OtlpConfig, clock: Clock) -> Result<Self, bellwire_gateway::SettingsError> {
         let OtlpConfig { traces, metrics, extra_ca_pem, headers, service_name, .. } = settings;
         // Replicas are of one service, and their series must not be taken for each other's.
@@ -138,7 +137,7 @@ impl Otlp {
         Tracer::new(self.provider.tracer(SCOPE), self.clock.clone())
     }
 
-    /// From one telling of the metrics to the next.
+    /// Returns the interval of metrics exports.
     pub fn metrics_every(&self) -> Duration {
         self.metrics_every
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tracing::error;
 use uuid::Uuid;
 
-/// Pause before panicked work is restarted; doubles with each further panic,
+/// Pause before panicked work is restarted. It doubles with each further panic.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Running time after which work counts as healthy: the next pause is short again.
@@ -23,7 +23,7 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(300);
 
 static COUNT: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Panics of this process since its start, those that were caught included.
+/// Returns the number of panics of this process since its start, including caught ones.
 pub fn count() -> &'static Counter {
     &COUNT
 }
@@ -48,12 +48,12 @@ pub fn watch_too() {
     }));
 }
 
-/// Panics of this process since [`watch_too`]: for tests.
+/// Returns the number of panics since [`watch_too`], for tests.
 pub fn counted() -> u64 {
     COUNT.get()
 }
 
-/// The log's line stands in the span that panicked: it has the request's id, or the delivery's.
+/// Logs a panic. The log line is in the span that panicked, so it has the id of the request or delivery.
 fn note(info: &PanicHookInfo<'_>) {
     COUNT.inc();
     let place = info.location().map(ToString::to_string);
@@ -73,7 +73,7 @@ fn words<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
 #[error("it panicked; the log names the place")]
 pub struct Panicked;
 
-/// Runs work and catches its panic. State shared with other work must stay consistent when it panics: our mutexes are not poisoned.
+/// Runs work and catches its panic. State shared with other work must stay consistent when it panics: mutexes are not poisoned.
 pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
 }
@@ -103,7 +103,7 @@ fn rest_after(before: Option<Duration>, went_on: Duration) -> Duration {
     }
 }
 
-/// Marks a place where tests cause a panic. Does nothing in release builds.
+/// Marks a point at which tests can cause a panic. `of` is the id of the work. Does nothing in release builds.
 #[inline]
 pub fn point(place: &'static str, of: Uuid) {
     #[cfg(debug_assertions)]
@@ -122,15 +122,15 @@ mod injected {
     use parking_lot::Mutex;
     use uuid::Uuid;
 
-    /// Panics that are still to come, by place and by what is at it.
+    /// Pending panics, by point and id of the work.
     static WANTED: Mutex<Option<HashMap<(&'static str, Uuid), usize>>> = Mutex::new(None);
 
-    /// Makes a [place](super::point) panic this many times for the work with this id.
+    /// Makes a [point](super::point) panic this many times for the work with this id.
     pub fn inject(place: &'static str, of: Uuid, times: usize) {
         WANTED.lock().get_or_insert_default().insert((place, of), times);
     }
 
-    /// Returns the number of pending panics at this place.
+    /// Returns the number of pending panics at this point.
     pub fn injected(place: &'static str, of: Uuid) -> usize {
         WANTED.lock().as_ref().and_then(|wanted| wanted.get(&(place, of)).copied()).unwrap_or(0)
     }

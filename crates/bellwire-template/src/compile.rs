@@ -1,4 +1,4 @@
-//! From an author's template to texts that are ready to be filled in, those that are the same for everybody filled in already.
+//! Compiles a template. Texts that are the same for all recipients are rendered at once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use bellwire_core::template::{AppNames, Template, Templated, TooLong};
 /// Compiled template, ready to render. `Debug` prints no content.
 pub struct Compiled {
     pub(super) engine: TemplateEngine,
-    /// The template's own first, then those of other languages in their order.
+    /// Variants, the default language first.
     pub(super) variants: Vec<CompiledLocale>,
     pub(super) by_locale: HashMap<String, usize>,
     /// Indices by language with its likely script and region.
@@ -35,7 +35,7 @@ impl fmt::Debug for Compiled {
 
 /// Texts of a template in one language.
 pub(super) struct CompiledLocale {
-    /// None: the template's own, for everybody else.
+    /// Language of the variant. `None`: the default.
     pub(super) locale: Option<String>,
     pub(super) content: TemplatePart,
     pub(super) compact: Option<TemplatePart>,
@@ -61,7 +61,7 @@ pub(super) struct TemplateEngine {
 }
 
 impl Compiled {
-    /// Compiles a template. Returns all that is wrong with it, and with `data`, by pointers that begin with the template's.
+    /// Compiles a template. The error lists all faults of the template and of `data`, with pointers into the template.
     pub fn new(templated: &Templated) -> Result<Self, Vec<TemplateFault>> {
         let mut faults = Vec::new();
         check_limits(templated, &mut faults);
@@ -82,7 +82,7 @@ impl Compiled {
         if faults.is_empty() { Ok(compiled) } else { Err(faults) }
     }
 
-    /// Returns all faults of a template that do not depend on a message's data, which is unknown yet.
+    /// Returns all faults of a template that do not depend on the data of a message.
     pub fn check(template: &Template) -> Vec<TemplateFault> {
         let app = AppNames { slug: String::new(), name: String::new() };
         let templated = Templated { name: None, template: template.clone(), data: Map::new(), app, site: None };
@@ -127,7 +127,7 @@ struct Compiler {
     engine: TemplateEngine,
     texts: usize,
     faults: Vec<TemplateFault>,
-    /// Whether content that is equal for all recipients is rendered, or only checked.
+    /// Whether content that is the same for all recipients is rendered. Otherwise it is only checked.
     fills_in: bool,
 }
 
@@ -236,8 +236,8 @@ impl TemplateEngine {
         }
     }
 
-    /// Renders a text within the remaining steps of a notification, and checks the result by the rules of its field. An empty text is valid
-    /// for an optional field.
+    /// Renders a text within the remaining steps of a notification, and checks the result against the rules of its field. An
+    /// empty text is valid for an optional field.
     pub(super) fn fill(&self, gap: &Gap, names: &Value, steps_left: &mut u64) -> Result<String, Unfilled> {
         let Gap { place, name, is_whole_link } = gap;
         let mut sink = Sink::default();
@@ -279,7 +279,7 @@ fn too_many_steps() -> String {
     format!("takes more than {FUEL} steps, together with the texts before it")
 }
 
-/// A link without the marks before its values. Where it leads has to be settled before the first of them.
+/// Returns a rendered link without the marks before its values. Its host must be determined before the first value.
 fn settled_link(text: &str, is_whole: bool) -> Result<String, String> {
     match text.find(MARK) {
         Some(at) if !is_whole && !settles(&text[..at]) => {
@@ -289,7 +289,7 @@ fn settled_link(text: &str, is_whole: bool) -> Result<String, String> {
     }
 }
 
-/// Whether the beginning of a link determines its host. Other checks refuse text that is not a beginning of a link.
+/// Whether the beginning of a link determines its host.
 fn settles(beginning: &str) -> bool {
     beginning.starts_with('/') || beginning.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
 }

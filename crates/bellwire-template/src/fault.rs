@@ -1,6 +1,6 @@
-//! Fault of a template or of its result: a place and a rule, never a value.
+//! Fault of a template or of its result: pointer and rule, without values.
 
-/// Reason why a template cannot be used, or cannot be rendered for a recipient.
+/// Reason for which a template is refused, or cannot be rendered for a recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFault {
     /// Kind of the fault.
@@ -14,9 +14,9 @@ pub struct TemplateFault {
 /// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateFaultKind {
-    /// It is no template, something that it needs is not defined, or what came of it breaks a rule.
+    /// The template is invalid, a variable is undefined, or the result violates a rule.
     Unfit,
-    /// The result is too long, and may not be cut, or not enough.
+    /// The result is too long, and must not be truncated, or truncating is not enough.
     TooLong,
 }
 
@@ -25,12 +25,12 @@ impl TemplateFault {
         Self { kind: TemplateFaultKind::Unfit, pointer: pointer.into(), detail: detail.into() }
     }
 
-    /// One of the second.
+    /// Creates a fault of the kind [`TooLong`](TemplateFaultKind::TooLong).
     pub(super) fn too_long(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { kind: TemplateFaultKind::TooLong, pointer: pointer.into(), detail: detail.into() }
     }
 
-    /// In one line, for logs of attempts and dead letters.
+    /// Formats the fault in one line, for the log of attempts and dead letters.
     pub fn line(&self) -> String {
         format!("{}: {}", self.pointer, self.detail)
     }
@@ -44,21 +44,21 @@ impl From<bellwire_core::message::Problem> for TemplateFault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
-    /// Line from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
 impl Position {
-    /// Of an octet of a text.
+    /// Returns the position of a byte offset.
     pub(super) fn of(source: &str, offset: usize) -> Self {
         let before = &source[..source.floor_char_boundary(offset)];
         let line_begins = before.rfind('\n').map_or(0, |at| at + 1);
         Self { line: before.matches('\n').count() + 1, column: before[line_begins..].chars().count() + 1 }
     }
 
-    /// A complaint about what stands here.
+    /// Formats an error about this position.
     pub(super) fn complain(self, what: &str) -> String {
         format!("line {}, column {}: {what}", self.line, self.column)
     }

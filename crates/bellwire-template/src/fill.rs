@@ -1,4 +1,4 @@
-//! Filling a template in for a recipient.
+//! Renders a template for a recipient.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use bellwire_core::template::TooLong;
 use bellwire_webpush::payload;
 use bellwire_webpush::shrink::cut_to_fit;
 
-/// A template filled in.
+/// A rendered template.
 #[derive(Debug)]
 pub struct Filled {
     /// Content to send.
@@ -29,12 +29,12 @@ impl Compiled {
         self.variants.len()
     }
 
-    /// The language of a variant; none: the template's own.
+    /// Returns the language of a variant. `None`: the default.
     pub fn locale(&self, variant: usize) -> Option<&str> {
         self.variants[variant].locale.as_deref()
     }
 
-    /// Returns the variant for a recipient: that of their locale, else of the nearest language by CLDR, else the template's own.
+    /// Returns the variant for a recipient: that of their locale, else of the nearest language by CLDR, else the default.
     pub fn variant_for(&self, locale: Option<&str>) -> usize {
         let Some(locale) = locale.filter(|_| !self.by_locale.is_empty()) else { return 0 };
         if let Some(variant) = self.by_locale.get(&locale.to_lowercase().replace('_', "-")) {
@@ -43,7 +43,7 @@ impl Compiled {
         served_by(locale).iter().find_map(|language| self.by_likely.get(language)).copied().unwrap_or(0)
     }
 
-    /// Whether anything of any variant asks for its recipient.
+    /// Whether any variant uses recipient data.
     pub fn is_personal(&self) -> bool {
         self.variants.iter().any(|variant| !variant.is_same())
     }
@@ -55,7 +55,7 @@ impl Compiled {
         variant.is_same().then(|| self.engine.whole(variant, &Arc::default()).ok()).flatten()
     }
 
-    /// Renders a variant for a recipient. Its compact form is left out if it fails.
+    /// Renders a variant for a recipient. Its compact form is omitted if rendering it fails.
     pub fn fill(&self, variant: usize, person: &Arc<TemplatePerson>) -> Result<Filled, TemplateFault> {
         self.engine.whole(&self.variants[variant], person)
     }
@@ -67,7 +67,8 @@ impl Compiled {
         self.engine.whole(variant, person).err().into_iter().chain(compact).collect()
     }
 
-    /// Returns the faults of a variant that is equal for all recipients. Its texts were checked one by one, but not their sum.
+    /// Returns the faults of a variant that is the same for all recipients. Its texts were checked one by one, but not their
+    /// total size.
     pub(super) fn faults_of_what_is_the_same(&self) -> Vec<TemplateFault> {
         let same = (0..self.variants.len()).filter(|variant| self.variants[*variant].is_same());
         same.flat_map(|variant| self.faults(variant, &Arc::default())).collect()

@@ -1,9 +1,9 @@
-//! Rules for texts, applied to the syntax tree before compilation.
+//! Rules for template texts, checked on the syntax tree before compilation.
 //!
-//! Fuel bounds the number of steps, not their cost: `"x" * 100000000` is one step, and a text that is joined to itself thirty
-//! times has a gigabyte. Therefore nothing is allowed that makes a text or list grow: no `~`, no captured blocks, no lists and
-//! objects except constants, and `+` and `*` only between certain numbers. The remaining output is as long as its parts, and
-//! bounded by the filters and the written text.
+//! Fuel limits the number of steps, not their cost: `"x" * 100000000` is one step, and a text joined to itself thirty times has
+//! a gigabyte. So nothing is allowed that makes a text or list grow: no `~`, no captured blocks, no lists and objects except
+//! constants, and `+` and `*` only between numbers. The output is then as long as its parts, and limited by the filters and the
+//! written text.
 
 use std::collections::HashSet;
 
@@ -14,9 +14,9 @@ use super::fault::Position;
 use super::language::{FILTERS, NUMERIC, TESTS};
 use super::person::{OF_MESSAGE, OF_RECIPIENT};
 
-/// Longest text of a template, in octets.
+/// Maximum bytes of a template text.
 pub(super) const SOURCE_MAX: usize = 4_096;
-/// Deepest nesting of expressions and blocks.
+/// Maximum nesting of expressions and blocks.
 const DEPTH_MAX: usize = 32;
 
 /// Whether a text contains expressions.
@@ -27,11 +27,11 @@ pub(super) fn is_template(text: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct GrammarResult {
     pub is_personal: bool,
-    /// Nothing but one value of `data`, which stands for the whole text.
+    /// Whether the text is exactly one value of `data`.
     pub is_data_alone: bool,
 }
 
-/// Reads a text. Returns what is wrong with it and where, if anything is.
+/// Parses a text. The error is its first fault, with the position.
 pub(super) fn read(source: &str) -> Result<GrammarResult, String> {
     if source.len() > SOURCE_MAX {
         return Err(format!("may have at most {SOURCE_MAX} octets"));
@@ -50,7 +50,7 @@ pub(super) fn read(source: &str) -> Result<GrammarResult, String> {
     Ok(GrammarResult { is_personal: reader.is_personal, is_data_alone })
 }
 
-/// The variable that a path such as `data.order.link` begins with; none: it is no path.
+/// Returns the variable at the beginning of a path such as `data.order.link`. `None`: not a path.
 fn root<'a>(expression: &ast::Expr<'a>) -> Option<&'a str> {
     match expression {
         ast::Expr::Var(variable) => Some(variable.id),
@@ -73,7 +73,7 @@ impl<'a> GrammarReader<'a> {
         Err(Position::of(self.source, span.start_offset as usize).complain(what))
     }
 
-    /// Goes one level deeper.
+    /// Checks one more level of nesting.
     fn nested(&mut self, span: Span, inner: impl FnOnce(&mut Self) -> GrammarCheck) -> GrammarCheck {
         if self.depth >= DEPTH_MAX {
             return self.refuse(span, "is nested too deep");
@@ -124,7 +124,7 @@ impl<'a> GrammarReader<'a> {
         }
     }
 
-    /// A name that is set, or several.
+    /// Checks the target of an assignment: one name, or several.
     fn target(&mut self, target: &ast::Expr<'a>) -> GrammarCheck {
         match target {
             ast::Expr::Var(name) if [&OF_RECIPIENT[..], &OF_MESSAGE, &["loop"]].concat().contains(&name.id) => {

@@ -1,11 +1,11 @@
-//! Template engine: minijinja with its own filters, none of which makes a text longer than a push allows, and with values that
-//! are written so that they stay data.
+//! Template engine: minijinja with its own filters, which never make a text longer than a push allows, and with output that
+//! keeps values from being interpreted.
 //!
-//! - A text that is no link gets its values without control characters and without those that change the direction of what
-//!   follows them.
-//! - A link gets them percent-encoded, each after a [`MARK`], so that the checks see where the first one begins.
+//! - In a text that is not a link, values lose control characters, and characters that change the direction of the text after
+//! them.
+//! - In a link, values are percent-encoded, each after a [`MARK`], so that the checks see where the first one begins.
 //!
-//! JSON is written when the notification is whole: quotes and braces need no care here.
+//! The notification is serialised to JSON afterwards, so quotes and braces need no escaping here.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,23 +17,23 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::DATA_MAX;
 
-/// Steps that all texts of a notification may take together: a loop over 100 things with some ten steps each fits.
+/// Maximum steps of all texts of a notification together: enough for a loop over 100 items with some ten steps each.
 pub(super) const FUEL: u64 = 2_000;
 /// Maximum input and output of a filter, in bytes. No value of `data` is longer.
 const TEXT_MAX: usize = DATA_MAX;
-/// Most octets that come of one text. The longest that a notification shows has 8,000.
+/// Maximum bytes of one rendered text. The longest that a notification can have is 8,000.
 pub(super) const OUTPUT_MAX: usize = 16_384;
-/// Nesting of what is evaluated. There are no macros and no inclusions that could use more.
+/// Maximum nesting during evaluation. There are no macros and inclusions that could need more.
 const RECURSION_MAX: usize = 64;
 
-/// Stands before each value in a link.
+/// Mark in front of each value in a link.
 pub(super) const MARK: char = '\u{1}';
 const LINK_PREFIX: &str = "link ";
 const LINK: AutoEscape = AutoEscape::Custom(Cow::Borrowed("link"));
-/// All but RFC 3986's unreserved characters.
+/// All characters except RFC 3986's unreserved ones.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Filters by name. They are added here, and nowhere else.
+/// Filters by name. Only these exist.
 pub(super) const FILTERS: [&str; 17] = [
     "abs",
     "capitalize",
@@ -62,7 +62,7 @@ pub(super) fn engine() -> Environment<'static> {
     ENGINE.clone()
 }
 
-/// The name of a text in the engine, which decides how values are written in it.
+/// Returns the engine's name of a text, which determines how values are escaped in it.
 pub(super) fn name(number: usize, is_link: bool) -> String {
     if is_link { format!("{LINK_PREFIX}{number}") } else { number.to_string() }
 }
@@ -100,7 +100,7 @@ fn make() -> Environment<'static> {
     engine
 }
 
-/// Digits behind the point that are rounded to at most.
+/// Maximum decimal places of rounding.
 const DIGITS_MAX: u32 = 9;
 
 /// Texts about unsuitable values. Only these errors of the engine are shown, because others may quote values.
@@ -141,7 +141,7 @@ fn misleads(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text, a number or a truth value, as people read it.
+/// Formats a string, a number or a boolean for people.
 fn text(value: &Value) -> Result<Cow<'_, str>, Error> {
     let text = match value.kind() {
         ValueKind::String => Cow::Borrowed(value.as_str().unwrap_or_default()),
@@ -165,9 +165,9 @@ fn number(value: &Value) -> Result<f64, Error> {
     number.filter(|n| n.is_finite()).ok_or_else(|| complaint(NO_NUMBER))
 }
 
-/// A whole number without a point.
+/// Formats an integer without a decimal point.
 fn tidy(n: f64) -> Value {
-    /// Up to here each whole number is itself.
+    /// Largest number up to which every integer is exact.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if n.fract() == 0.0 && n.abs() <= EXACT_MAX { Value::from(n as i64) } else { Value::from(n) }
 }

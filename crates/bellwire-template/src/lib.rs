@@ -21,9 +21,9 @@ pub use fill::Filled;
 pub use language::COMPLAINTS;
 pub use person::TemplatePerson;
 
-/// Most languages of a template beside its own.
+/// Maximum languages of a template in addition to the default.
 pub const LOCALES_MAX: usize = 50;
-/// Most octets of a template, as JSON.
+/// Maximum bytes of a template, as JSON.
 pub(crate) const TEMPLATE_MAX: usize = 32_768;
-/// Most octets of a message's `data`, as JSON.
+/// Maximum bytes of a message's `data`, as JSON.
 pub const DATA_MAX: usize = 8_192;

@@ -12,18 +12,18 @@ pub(super) const OF_RECIPIENT: [&str; 5] = ["user_id", "attributes", "tags", "lo
 /// Template variables with the same value for every recipient.
 pub(super) const OF_MESSAGE: [&str; 2] = ["data", "app"];
 
-/// A recipient, as templates see them. `Debug` shows nothing of them.
+/// Recipient data for templates. `Debug` shows none of it.
 #[derive(Clone, Default, PartialEq)]
 pub struct TemplatePerson {
-    /// The site's own name for them.
+    /// User id, chosen by the site.
     pub user_id: Option<String>,
     /// Attributes of the recipient.
     pub attributes: Map<String, serde_json::Value>,
-    /// Words that they are selected by.
+    /// Tags of the recipient.
     pub tags: Vec<String>,
-    /// A BCP 47 tag.
+    /// BCP 47 language tag.
     pub locale: Option<String>,
-    /// An IANA time zone.
+    /// IANA time zone.
     pub timezone: Option<String>,
 }
 
@@ -46,10 +46,10 @@ impl SharedValues {
     }
 }
 
-/// The names that a template may use, filled in. What is not there, or null, is not defined.
+/// Variables for a template. Missing and null values are undefined.
 pub(super) struct TemplateNames {
     pub(super) known: Arc<SharedValues>,
-    /// None: of texts that ask for nothing of the recipient.
+    /// Recipient. `None` for texts that use no recipient data.
     pub(super) person: Option<Arc<TemplatePerson>>,
 }
 
@@ -80,7 +80,7 @@ impl Object for TemplateNames {
     }
 }
 
-/// The attributes of a recipient. Only those that are asked for are turned into the language's values.
+/// Attributes of a recipient. Only those that the template uses are converted.
 struct LazyAttributes(Arc<TemplatePerson>);
 
 impl fmt::Debug for LazyAttributes {

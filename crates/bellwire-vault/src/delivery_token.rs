@@ -9,14 +9,14 @@ use uuid::Uuid;
 use super::{Purpose, Vault};
 use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// Returns the delivery id in a plaintext. It is equal for every repeat to the same browser, also after the browser subscribed again, since
-/// `origin` outlives the subscription. It reveals neither message nor subscription to a page.
+/// Returns the delivery id in a plaintext. It is equal for every repeat to the same browser, also after the browser subscribed
+/// again, since `origin` outlives the subscription. A page cannot derive message or subscription from it.
 pub fn delivery_id(vault: &Vault, message: MessageId, origin: SubscriptionId) -> [u8; 16] {
     truncated_mac(vault, Purpose::DeliveryId, message, origin)
 }
 
-/// The token with which a service worker reports on a delivery: base64url of message, subscription and 128 bits of
-/// HMAC. It is not stored.
+/// Returns the token with which a service worker sends receipts of a delivery: base64url of message, subscription and 128 bits
+/// of HMAC. It is not stored.
 pub fn receipt_token(vault: &Vault, message: MessageId, subscription: SubscriptionId) -> [u8; 64] {
     let mut octets = [0; 48];
     octets[..16].copy_from_slice(message.0.as_bytes());

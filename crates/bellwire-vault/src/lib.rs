@@ -135,7 +135,7 @@ impl SealKeys {
 
 struct SealKey {
     aead: LessSafeKey,
-    /// Values that this process sealed and has not added to `data_keys.sealed_values` yet.
+    /// Number of values that this process encrypted and has not added to `data_keys.sealed_values` yet.
     uncounted: AtomicU64,
     /// Key for signatures, derived from the same octets.
     signing: hmac::Key,
@@ -303,7 +303,7 @@ impl Vault {
         hmac::Context::with_key(&self.0.lookup[Purpose::Backup as usize])
     }
 
-    /// HMAC-SHA-256 of the parts. The length of each part is included, so that no two lists of parts collide.
+    /// Returns the HMAC-SHA-256 of the parts. The length of each part is included, so that no two lists of parts collide.
     pub fn mac(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.0.lookup[purpose as usize]);
         for part in parts {

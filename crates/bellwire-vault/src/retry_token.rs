@@ -1,9 +1,9 @@
-//! Retry tokens: what waits in `queue` is signed, so that a row changed by hand is never sent.
+//! Retry tokens: rows of `queue` are signed, so that a row changed outside Bellwire is never sent.
 //!
-//! A token covers the delivery (message and subscription), its number of retries, and the time its policy scheduled. Endpoint and payload
-//! are not included: both are sealed for exactly that subscription and message ([`super`]), and a swapped one does not open. Lane and tier
-//! are compared with those of subscription and message. `due_at` and `lease` are not signed: they change with every claim and do not affect
-//! the content.
+//! A token covers the delivery (message and subscription), its number of retries, and the time its policy planned. Endpoint and
+//! payload are not covered: both are encrypted for exactly that subscription and message ([`super`]), and a swapped one cannot
+//! be decrypted. Lane and tier are compared with those of subscription and message. `due_at` and `lease` are not signed: they
+//! change with every claim and do not affect the content.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ const KIND: &[u8] = b"retry";
 pub struct Queued {
     pub message: MessageId,
     pub subscription: SubscriptionId,
-    /// Attempts that a retry followed.
+    /// Number of failed attempts before.
     pub retries: u32,
     /// Time scheduled by the policy, in whole microseconds as in Postgres.
     pub scheduled_at: Timestamp,
 }
 
 impl Queued {
-    /// The token: see [`Vault::sign`].
+    /// Returns the token: see [`Vault::sign`].
     pub fn sign(&self, vault: &Vault) -> [u8; SIGNATURE_LEN] {
         vault.sign(&self.octets())
     }
@@ -35,8 +35,8 @@ impl Queued {
         vault.has_signed(&self.octets(), token)
     }
 
-    /// Returns whether the token is older than `retryTokenTtlSec`. It is valid, but the server was down or the delivery held for so long
-    /// that its state is read again before it is sent.
+    /// Whether the token is older than `retryTokenTtlSec`. It is valid, but the server was down or the delivery held for so
+    /// long that its state must be read again.
     pub fn is_late(&self, now: Timestamp, ttl: Duration) -> bool {
         self.scheduled_at + ttl < now
     }

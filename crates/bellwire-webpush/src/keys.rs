@@ -1,5 +1,5 @@
-//! VAPID key pairs (RFC 8292): generated, imported from the forms of other senders, and exported. It also checks the contact of a
-//! token like the strictest gateway.
+//! VAPID key pairs (RFC 8292): generation, import from other senders, and export. Also checks the contact as strictly as any
+//! push service.
 
 use std::fmt;
 
@@ -13,22 +13,22 @@ use bellwire_core::base64url;
 
 mod import;
 
-/// Why a key pair was refused. `Display` is written for the API's caller and never shows key material.
+/// Reason for which a key pair is refused. The text is for the API's caller, and never contains key material.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// No private key in a form that is read.
+    /// No private key in a supported form.
     #[error(
         "holds no private key that can be read: expected PEM, DER, a JWK, or base64 or hex of 32 octets, alone or behind a label such \
          as `private key`; remove everything else from the file"
     )]
     Unrecognised,
-    /// PEM with a passphrase.
+    /// PEM that is encrypted with a passphrase.
     #[error("is encrypted: decrypt it first, for example with `openssl pkey`")]
     Encrypted,
-    /// Only a public key in any form.
+    /// Only a public key.
     #[error("holds only a public key: the private key is needed to sign")]
     PublicOnly,
-    /// PEM that does not decode as a private key on P-256 whose public half, if it is inside, belongs to it.
+    /// Invalid PEM: not a private key on P-256, or its public key does not match.
     #[error(
         "has no sound PEM block `PRIVATE KEY` or `EC PRIVATE KEY` on the curve P-256 (prime256v1); remove its other blocks"
     )]
@@ -41,31 +41,31 @@ pub enum KeyError {
     /// A raw private key of the wrong length.
     #[error("a private key has 32 octets, here are {octets}")]
     Length {
-        /// Number of octets.
+        /// Number of bytes of the given key.
         octets: usize,
     },
     /// Zero, or not below the order of the curve.
     #[error("is not a private key on P-256: the number is out of range")]
     Range,
-    /// The public key beside it does not decode to an uncompressed point.
+    /// The given public key is not an uncompressed point.
     #[error("has a public key that is not base64 or hex of a point on P-256; correct the public key, or remove it")]
     PublicKey,
-    /// Private keys of several pairs.
+    /// Several different private keys.
     #[error("holds several private keys: leave one of them, or name its public key")]
     Several,
-    /// Two halves of different pairs.
+    /// Private and public key of different pairs.
     #[error("the public key does not belong to the private key")]
     Mismatch,
 }
 
-/// A VAPID key pair on P-256. `Debug` shows the public half; the private half is wiped when dropped.
+/// VAPID key pair on P-256. `Debug` shows only the public key; the private key is zeroed on drop.
 pub struct SigningKey {
     private: Zeroizing<[u8; 32]>,
     public: [u8; 65],
 }
 
 impl SigningKey {
-    /// Makes a new pair.
+    /// Generates a key pair.
     pub fn generate() -> Self {
         let mut private = Zeroizing::new([0; 32]);
         loop {
@@ -77,7 +77,7 @@ impl SigningKey {
         }
     }
 
-    /// Takes a private key (a number, big endian) and derives its public key.
+    /// Creates a pair from a private key (a big-endian number).
     pub fn from_private(private: [u8; 32]) -> Result<Self, KeyError> {
         let private = Zeroizing::new(private);
         let secret = SecretKey::from_bytes((&*private).into()).map_err(|_| KeyError::Range)?;
@@ -85,39 +85,39 @@ impl SigningKey {
         Ok(Self { public: public.as_bytes().try_into().expect("an uncompressed point has 65 octets"), private })
     }
 
-    /// The uncompressed point: what pages subscribe with, and the `k` of every request.
+    /// Returns the public key as an uncompressed point: pages subscribe with it, and it is `k` in every request.
     pub fn public(&self) -> &[u8; 65] {
         &self.public
     }
 
-    /// The public key as pages and headers spell it: base64url without padding.
+    /// Returns the public key in base64url without padding, as in pages and headers.
     pub fn public_base64(&self) -> String {
         base64url::encode(self.public)
     }
 
-    /// The private number, big endian. A secret.
+    /// Returns the private key as a big-endian number. A secret.
     pub fn expose_private(&self) -> &[u8; 32] {
         &self.private
     }
 
-    /// PKCS#8 PEM, which every tool reads. A secret.
+    /// Returns the private key as PKCS#8 PEM, which every tool reads. A secret.
     pub fn expose_pem(&self) -> Zeroizing<String> {
         self.secret().to_pkcs8_pem(LineEnding::LF).expect("a checked key encodes")
     }
 
-    /// PKCS#8 DER. A secret.
+    /// Returns the private key as PKCS#8 DER. A secret.
     pub fn expose_pkcs8(&self) -> Zeroizing<Vec<u8>> {
         self.secret().to_pkcs8_der().expect("a checked key encodes").to_bytes()
     }
 
-    /// A JWK (RFC 7517). A secret.
+    /// Returns the private key as JWK (RFC 7517). A secret.
     pub fn expose_jwk(&self) -> Zeroizing<String> {
         let [x, y] = [&self.public[1..33], &self.public[33..]].map(base64url::encode);
         let d = self.expose_raw();
         Zeroizing::new(format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}","d":"{}"}}"#, &*d))
     }
 
-    /// The private number in base64url, as the `web-push` libraries of most languages want it. A secret.
+    /// Returns the private key in base64url, as most `web-push` libraries expect it. A secret.
     pub fn expose_raw(&self) -> Zeroizing<String> {
         Zeroizing::new(base64url::encode(*self.private))
     }
@@ -133,17 +133,17 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// A big-endian number without its leading zeros.
+/// Returns a big-endian number without leading zeros.
 fn significant(octets: &[u8]) -> &[u8] {
     &octets[octets.iter().position(|&octet| octet != 0).unwrap_or(octets.len())..]
 }
 
-/// Why a contact was refused, for the API's caller.
+/// Reason for which a contact is refused, for the API's caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SubjectError(&'static str);
 
-/// Longest contact, in octets.
+/// Maximum bytes of a contact.
 pub const SUBJECT_MAX: usize = 255;
 
 /// Top-level names without mail or web servers on the Internet (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names in private use). Apple

@@ -1,7 +1,7 @@
-//! The wire rules of web push: plaintexts (`payload`, `shrink`), encryption (`seal` by RFC 8291 over RFC 8188, `sealer` for many at a
-//! time), and the sender's identity (`vapid` by RFC 8292, `keys`). The main types are [`payload::Template`], [`sealer::Sealer`],
-//! [`vapid::TokenCache`] and [`keys::SigningKey`]. This crate opens no socket and stores nothing. The browser's side belongs to the
-//! simulator, which shares no code with this crate.
+//! Web push formats: plaintexts (`payload`, `shrink`), encryption (`seal` by RFC 8291 over RFC 8188, `sealer` for many at a
+//! time), and the sender's identity (`vapid` by RFC 8292, `keys`). The main types are [`payload::PayloadTemplate`],
+//! [`sealer::Sealer`], [`vapid::TokenCache`] and [`keys::SigningKey`]. This crate opens no socket and stores nothing. The
+//! browser's side is in the simulator, which shares no code with this crate.
 
 pub mod keys;
 pub mod payload;
@@ -24,13 +24,13 @@ const KEY_INFO: &[u8] = b"WebPush: info\0";
 const CEK_INFO: &[u8] = b"Content-Encoding: aes128gcm\0\x01";
 const NONCE_INFO: &[u8] = b"Content-Encoding: nonce\0\x01";
 
-/// HMAC-SHA-256 over the parts. It serves as HKDF too, which here never needs more than one block: extracting is
-/// `hmac(salt, input)`, expanding `hmac(prk, info | 1)` (RFC 5869).
+/// Returns the HMAC-SHA-256 of the parts. It also serves as HKDF, which needs only one block here: extract is `hmac(salt,
+/// input)`, expand is `hmac(prk, info | 1)` (RFC 5869).
 fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     hmac_by(&hmac::Key::new(hmac::HMAC_SHA256, key), parts)
 }
 
-/// The same under a key that is ready: a third of the work, where it serves more than once.
+/// Like [`hmac_sha256`] with a prepared key, which takes a third of the time if the key is used repeatedly.
 fn hmac_by(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
     let mut context = hmac::Context::with_key(key);
     for part in parts {
@@ -39,12 +39,12 @@ fn hmac_by(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
     context.sign().as_ref().try_into().expect("SHA-256 has 32 octets")
 }
 
-/// The input keying material of RFC 8291 section 3.3, which both sides arrive at.
+/// Returns the input keying material of RFC 8291 section 3.3, which both sides compute.
 fn keying_material(shared: &[u8], auth: &[u8; 16], browser: &[u8; 65], sender: &[u8]) -> [u8; 32] {
     hmac_sha256(&hmac_sha256(auth, &[shared]), &[KEY_INFO, browser, sender, &[1]])
 }
 
-/// Content encryption key and nonce of the only record (RFC 8188 sections 2.2 and 2.3, sequence number 0).
+/// Returns content encryption key and nonce of the only record (RFC 8188 sections 2.2 and 2.3, sequence number 0).
 fn record_key(keying_material: &[u8], salt: &[u8; SALT_LEN]) -> ([u8; 16], [u8; 12]) {
     let prk = hmac::Key::new(hmac::HMAC_SHA256, &hmac_sha256(salt, &[keying_material]));
     let (mut key, mut nonce) = ([0; 16], [0; 12]);

@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use bellwire_core::message::{CONTENT_MAX, Content, Direction, ENVELOPE_RESERVE, Notification, PLAINTEXT_MAX, Payload};
 
-/// Most octets of a stamp: retried has at most ten digits.
+/// Maximum bytes of a stamp; `retried` has at most ten digits.
 const STAMP_MAX: usize = r#""bellwire":{"id":"","receipt":"","retried":}"#.len() + 22 + 64 + 10;
 const EMPTY_DATA: &str = r#","data":{}"#;
 const CONTENT_TYPE: &str = r#","content_type":"#;
@@ -43,9 +43,9 @@ const _: () = assert!(STAMP_MAX + RAW_FRAME.len() <= ENVELOPE_RESERVE);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the content has {octets} octets as sent, the limit is {limit}")]
 pub struct TooLarge {
-    /// Octets of the content as sent, our envelope not counted.
+    /// Bytes of the content as sent, without Bellwire's envelope.
     pub octets: usize,
-    /// Maximum octets.
+    /// Maximum bytes that fit.
     pub limit: usize,
 }
 
@@ -56,7 +56,7 @@ pub struct Stamp<'a> {
     pub id: [u8; 16],
     /// Token from [`receipt_token`](super::stamp::receipt_token).
     pub receipt: [u8; 64],
-    /// Attempts that went before.
+    /// Number of previous attempts.
     pub retried: u32,
     /// Media type of a raw payload, if a policy sets it.
     pub content_type: Option<&'a str>,
@@ -68,13 +68,13 @@ impl fmt::Debug for Stamp<'_> {
     }
 }
 
-/// A message's plaintext with a gap for the stamp. `Debug` shows its size only.
+/// A message's plaintext with a gap for the stamp. `Debug` shows only its size.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PayloadTemplate {
     head: Vec<u8>,
     /// Text after the stamp. `None`: the payload is sent unchanged, and `head` has all of it.
     tail: Option<Vec<u8>>,
-    /// Whether the stamp may name a content type.
+    /// Whether the stamp may contain a content type.
     is_raw: bool,
 }
 
@@ -85,17 +85,16 @@ impl fmt::Debug for PayloadTemplate {
 }
 
 impl PayloadTemplate {
-    /// Writes down everything that does not differ between deliveries. The limit is 3,833 octets of content, or 3,993
-    /// without our envelope.
+    /// Serialises everything that is the same in all deliveries. The limit is 3,833 bytes of content, or 3,993 without
+    /// Bellwire's envelope.
     pub fn new(content: &Content) -> Result<Self, TooLarge> {
         let (template, octets, limit) = Self::measured(content);
         if octets > limit { Err(TooLarge { octets, limit }) } else { Ok(template) }
     }
 
-    /// Renders a notification.
+    /// Serialises a notification.
     ///
-    /// # Errors
-    /// If it does not fit a push message.
+    /// # Errors If it does not fit into a push.
     pub fn of_content(notification: &Notification) -> Result<Self, TooLarge> {
         match Self::declarative(notification) {
             (_, octets) if octets > CONTENT_MAX => Err(TooLarge { octets, limit: CONTENT_MAX }),
@@ -103,7 +102,7 @@ impl PayloadTemplate {
         }
     }
 
-    /// Returns the octets of a notification as sent, without the envelope: at most 3,833 fit.
+    /// Returns the bytes of a notification as sent, without the envelope: at most 3,833 fit.
     pub fn content_octets(notification: &Notification) -> usize {
         Self::declarative(notification).1
     }
@@ -113,7 +112,7 @@ impl PayloadTemplate {
         Self::declarative(notification).0
     }
 
-    /// The template, the octets of its content, and how many there may be.
+    /// Returns the template, the bytes of its content, and their maximum.
     fn measured(content: &Content) -> (Self, usize, usize) {
         match content {
             Content::Notification { content, .. } => {
@@ -182,8 +181,8 @@ impl PayloadTemplate {
         (Self { head, tail: Some(tail), is_raw: false }, octets)
     }
 
-    /// By how many octets the longest rendering would exceed [`PLAINTEXT_MAX`] if it named this content type. 0: it
-    /// fits, or would not be named at all.
+    /// Returns the bytes by which the longest rendering would exceed [`PLAINTEXT_MAX`] with this content type. 0: it fits, or
+    /// the content type would be omitted.
     #[inline]
     pub fn excess_with(&self, content_type: &str) -> usize {
         if !self.is_raw || self.tail.is_none() {
@@ -192,13 +191,14 @@ impl PayloadTemplate {
         (self.max_len() + CONTENT_TYPE.len() + json(content_type).len()).saturating_sub(PLAINTEXT_MAX)
     }
 
-    /// Octets of the longest rendering without a content type: retried 4,294,967,295 times. At most [`PLAINTEXT_MAX`].
+    /// Returns the bytes of the longest rendering without a content type: with `retried` 4,294,967,295. At most
+    /// [`PLAINTEXT_MAX`].
     #[inline]
     pub fn max_len(&self) -> usize {
         self.head.len() + self.tail.as_ref().map_or(0, |tail| STAMP_MAX + tail.len())
     }
 
-    /// Appends the plaintext of one delivery: a few copies.
+    /// Appends the plaintext of one delivery.
     pub fn render(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) {
         out.reserve(self.max_len());
         out.extend_from_slice(&self.head);

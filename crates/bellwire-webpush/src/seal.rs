@@ -21,34 +21,34 @@ use bellwire_core::subscription::BrowserKeys;
 /// Firefox on Android refuse whole sites.
 pub(crate) const PADDING_STEP: usize = 128;
 
-/// Why a message was not sealed. Nothing was appended.
+/// Reason for which a message was not encrypted. Nothing was appended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The plaintext is too long.
     #[error("a push carries at most {PLAINTEXT_MAX} octets of plaintext, not {octets}")]
     TooLong {
-        /// Octets of the plaintext.
+        /// Bytes of the plaintext.
         octets: usize,
     },
-    /// The browser's public key is not on the curve. Registration refuses such keys, so storage is damaged.
+    /// The browser's public key is not on the curve. Registration refuses such keys, so the stored row is damaged.
     #[error("the browser's public key is not a point on P-256")]
     BadKey,
-    /// The crypto library failed to make a key or a random number: out of memory, or no system randomness.
+    /// The crypto library failed to generate a key or a random number.
     #[error("the crypto library failed")]
     Crypto,
 }
 
-/// The length to pad to: the next multiple of [`PADDING_STEP`], but no more than `limit`, the plaintext octets that
-/// the gateway is known to take. A plaintext over the limit is left as it is; whether it is sent is not decided here.
+/// Returns the length to pad to: the next multiple of [`PADDING_STEP`], at most `limit`, the plaintext bytes that the push
+/// service accepts. A longer plaintext is not padded; the caller decides whether to send it.
 #[inline]
 pub fn padded_len(plaintext: usize, limit: usize) -> usize {
     plaintext.next_multiple_of(PADDING_STEP).min(limit.min(PLAINTEXT_MAX)).max(plaintext)
 }
 
-/// Appends the body of a push message to `out`: at most 4,096 octets, `max(plaintext, pad_to) + 103` of them.
-/// Makes a fresh key pair and salt, as RFC 8291 section 3.1 asks for every message and recipient.
+/// Encrypts a push and appends its body to `out`: `max(plaintext, pad_to) + 103` bytes, at most 4,096. Generates a new key pair
+/// and salt, as RFC 8291 section 3.1 requires for every message and recipient.
 ///
-/// `pad_to` is the length of plaintext and padding together; [`PLAINTEXT_MAX`] bounds it.
+/// `pad_to` is the length of plaintext and padding together, at most [`PLAINTEXT_MAX`].
 pub fn seal(keys: &BrowserKeys, plaintext: &[u8], pad_to: usize, out: &mut Vec<u8>) -> Result<(), SealError> {
     let ephemeral = PrivateKey::generate(&ECDH_P256).map_err(|_| SealError::Crypto)?;
     let mut salt = [0; SALT_LEN];
@@ -56,7 +56,7 @@ pub fn seal(keys: &BrowserKeys, plaintext: &[u8], pad_to: usize, out: &mut Vec<u
     seal_with(keys, plaintext, pad_to, &ephemeral, &salt, out)
 }
 
-/// [`seal`] with a given key and salt, which must never seal a second message.
+/// Like [`seal`] with a given key pair and salt, which must never encrypt a second message.
 fn seal_with(
     keys: &BrowserKeys,
     plaintext: &[u8],
@@ -74,7 +74,7 @@ fn seal_with(
     })
 }
 
-/// [`seal`] with a public key of ours and the secret that its private half and the browser's key have agreed on.
+/// Like [`seal`] with a public key and a shared secret that were already agreed with the browser's key.
 pub(super) fn seal_agreed(
     keys: &BrowserKeys,
     plaintext: &[u8],

@@ -25,17 +25,17 @@ use super::{OVERHEAD, SALT_LEN};
 use bellwire_core::message::PLAINTEXT_MAX;
 use bellwire_core::subscription::BrowserKeys;
 
-/// Agreements of one pass of an accelerator.
+/// Agreements in one pass of an accelerator.
 pub const LANES: usize = 8;
-/// Payloads from which a pass is faster than AWS-LC one at a time (docs/scale.md). Lanes left over repeat the first payload's
-/// agreement.
+/// Number of payloads from which a pass is faster than AWS-LC one at a time (docs/scale.md). Unused lanes repeat the first
+/// payload's agreement.
 const FEWEST: usize = 2;
-/// Passes from one that is checked to the next.
+/// Number of passes between two checks.
 const CHECK_EVERY: u32 = 4_096;
 
-/// Implementation of eight key pairs and agreements at a time, in a time that depends on no secret.
+/// Implementation that computes eight key pairs and agreements at a time, in a time that depends on no secret.
 pub trait Accelerator: fmt::Debug + Send + Sync {
-    /// Name of it for logs.
+    /// Returns the name for logs.
     fn name(&self) -> String;
 
     /// Tests known answers, before the first use.
@@ -43,29 +43,29 @@ pub trait Accelerator: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Makes eight fresh key pairs from AWS-LC's random numbers, and agrees with eight browsers. `shown` is the lane whose
+    /// Generates eight key pairs with AWS-LC's random numbers, and agrees with eight browsers. `shown` is the lane whose
     /// private key is returned. `None`: the pass failed.
     fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<ExchangeRecord>;
 }
 
 /// Eight key pairs, and the secrets that they share with eight browsers.
 pub struct ExchangeRecord {
-    /// Our public keys, uncompressed.
+    /// Public keys of the server, uncompressed.
     pub public: [[u8; 65]; LANES],
     /// The secrets, boxed so that a move leaves no copy. `None` where the browser's key is not a point on the curve.
     pub shared: Box<[Option<Zeroizing<[u8; 32]>>; LANES]>,
-    /// The private key of the lane that was asked for, the highest octet first.
+    /// Private key of the requested lane, highest byte first.
     pub private: Zeroizing<[u8; 32]>,
 }
 
-/// One payload to be sealed.
+/// A payload to encrypt.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain<'a> {
     /// Keys of the recipient.
     pub keys: &'a BrowserKeys,
-    /// Text to seal.
+    /// Plaintext to encrypt, without padding.
     pub plaintext: &'a [u8],
-    /// Octets that it is padded to, as in [`seal`].
+    /// Bytes to pad to, as in [`seal`].
     pub pad_to: usize,
 }
 
@@ -102,14 +102,14 @@ impl Sealer {
         &SINGLE
     }
 
-    /// The fastest that this processor has, the same for all of the process.
+    /// Returns the fastest sealer for this processor, shared by the process.
     pub fn fastest() -> &'static Self {
         static FASTEST: LazyLock<Option<Sealer>> =
             LazyLock::new(|| Some(Sealer::watching(lanes::detect()?, CHECK_EVERY)));
         FASTEST.as_ref().unwrap_or_else(|| Self::single())
     }
 
-    /// Sets an accelerator. It is checked now, and then one of every `n` passes.
+    /// Creates a sealer with an accelerator. It is checked now, and then once in `check_every` passes.
     pub fn watching(accelerator: Box<dyn Accelerator>, check_every: u32) -> Self {
         let sealer = Self::new(Some(accelerator), check_every.max(1));
         let is_right = |accelerator: &dyn Accelerator| {
@@ -128,27 +128,27 @@ impl Sealer {
         Self { accelerator, passes: AtomicU32::new(0), check_every, is_faulty, is_told }
     }
 
-    /// Whether it seals eight at a time at present.
+    /// Whether it currently encrypts eight at a time.
     pub fn is_accelerated(&self) -> bool {
         self.accelerator.is_some() && !self.is_faulty()
     }
 
-    /// Whether its accelerator computed something wrong, and was switched off.
+    /// Whether its accelerator computed a wrong result and was disabled.
     pub fn is_faulty(&self) -> bool {
         self.is_faulty.load(Ordering::Relaxed)
     }
 
-    /// Whether its accelerator was switched off and the fault was not reported yet.
+    /// Whether its accelerator was disabled and the fault was not reported yet.
     pub fn has_untold_fault(&self) -> bool {
         self.is_faulty() && !self.is_told.load(Ordering::Relaxed)
     }
 
-    /// Notes that a fault was reported.
+    /// Records that the fault was reported.
     pub fn told(&self) {
         self.is_told.store(true, Ordering::Relaxed);
     }
 
-    /// Seals each, as [`seal`] does, and answers the bodies in their order.
+    /// Encrypts each payload as [`seal`] does. Returns the bodies in order.
     pub fn seal_all(&self, payloads: &[Plain<'_>]) -> Vec<Result<Vec<u8>, SealError>> {
         let mut bodies = Vec::with_capacity(payloads.len());
         for few in payloads.chunks(LANES) {
@@ -166,7 +166,7 @@ impl Sealer {
         bodies
     }
 
-    /// Eight key pairs, agreements and salts for at most eight payloads; none if they are to be sealed alone.
+    /// Computes key pairs, agreements and salts for at most eight payloads. `None`: encrypt them one by one.
     fn pass(&self, few: &[Plain<'_>]) -> Option<(ExchangeRecord, Salts)> {
         let accelerator = self.accelerator.as_ref().filter(|_| few.len() >= FEWEST && !self.is_faulty())?;
         let browsers = from_fn(|lane| few.get(lane).unwrap_or(&few[0]).keys.p256dh);
@@ -183,7 +183,7 @@ impl Sealer {
         exchange.map(|exchange| (exchange, salts))
     }
 
-    /// Seals what the accelerator takes for a payload without a sound key. If it is sealed nevertheless, the accelerator is wrong.
+    /// Encrypts a payload whose key the accelerator rejected. If that succeeds, the accelerator is faulty.
     fn seal_refused(&self, plain: &Plain<'_>) -> Result<Vec<u8>, SealError> {
         let sealed = plain.seal_alone();
         if sealed.is_ok() {
@@ -207,7 +207,7 @@ impl fmt::Display for Sealer {
     }
 }
 
-/// Whether one lane of a pass is what AWS-LC computes from the same private key.
+/// Whether AWS-LC computes the same as a lane of a pass, from the same private key.
 fn is_right(exchange: &ExchangeRecord, lane: usize, browser: &[u8; 65]) -> bool {
     let Ok(private) = PrivateKey::from_private_key(&ECDH_P256, &*exchange.private) else { return false };
     let public = private.compute_public_key();

@@ -6,17 +6,17 @@ use std::mem;
 use super::payload::PayloadTemplate;
 use bellwire_core::message::{Content, Notification};
 
-/// A smaller push, and what it lacks.
+/// A smaller push, with the parts it omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shrunk {
     /// Renders to at most the wanted octets, which leaves no room for padding beyond them.
     pub template: PayloadTemplate,
-    /// Names of what was given up, in order: `content` (the compact variant went out instead), `image`, `actions`,
-    /// `data`, `the end of body`. Empty: leaving out the padding is enough.
+    /// Omitted parts in order: `content` (the compact variant is sent instead), `image`, `actions`, `data`, `the end of body`.
+    /// Empty: omitting the padding is enough.
     pub dropped: Vec<&'static str>,
 }
 
-/// Leaves out a part of a notification; false if it was not there.
+/// Function that removes a part of a notification. Returns `false` if it had none.
 type ShrinkStep = (&'static str, fn(&mut Notification) -> bool);
 
 const STEPS: [ShrinkStep; 3] = [
@@ -25,9 +25,8 @@ const STEPS: [ShrinkStep; 3] = [
     ("data", |it| it.data_optional && it.data.take().is_some()),
 ];
 
-/// Returns the fullest version whose plaintext has at most `limit` octets with any retry count. It loses its padding, then
-/// becomes the compact variant, then loses image, actions and optional data, and last a part of its body. `None`: no version
-/// fits.
+/// Returns the most complete variant whose plaintext has at most `limit` bytes with any retry count. It omits padding, then
+/// uses the compact variant, then omits image, actions and optional data, and last truncates its body. `None`: no variant fits.
 pub fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
     let Content::Notification { content, compact } = content else { return None };
     let mut dropped = Vec::new();
@@ -55,8 +54,8 @@ pub fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
     Some(Shrunk { template, dropped })
 }
 
-/// A notification with as much of its body as fits a push, and the same written down. None: it has no body, or would not fit
-/// with hardly any of it.
+/// Truncates the body of a notification so that it fits into a push. Also returns its serialised form. `None`: it has no body,
+/// or would not fit even with hardly any of it.
 pub fn cut_to_fit(notification: Notification) -> Option<(Notification, PayloadTemplate)> {
     cut_body(notification, |notification| PayloadTemplate::of_content(notification).ok())
 }
@@ -65,7 +64,7 @@ fn fit(notification: &Notification, limit: usize) -> Option<PayloadTemplate> {
     Some(PayloadTemplate::of_notification(notification)).filter(|template| template.max_len() <= limit)
 }
 
-/// Keeps as many characters of the body as fit, and an ellipsis.
+/// Truncates the body to the characters that fit, with an ellipsis.
 fn cut_body(
     mut notification: Notification,
     fit: impl Fn(&Notification) -> Option<PayloadTemplate>,

@@ -26,7 +26,7 @@ const BACKSTEP_S: i64 = 3600;
 /// oldest token is dropped, which costs one signature.
 const ORIGINS_MAX: usize = 256;
 
-/// The claims on the wire. `exp` is an integer: Mozilla answers 401 to a float.
+/// Claims as serialised. `exp` is an integer: Mozilla responds with 401 to a float.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 struct WireClaims {
@@ -60,8 +60,9 @@ impl fmt::Debug for TokenCache {
 }
 
 impl TokenCache {
-    /// The `Authorization` of requests to `origin` (`https://host[:port]`, no slash), marked sensitive. Costs a read
-    /// lock and a hash look-up; every six hours a signature, made outside any lock, so at worst by two at a time.
+    /// Returns the `Authorization` header for requests to `origin` (`https://host[:port]`, no slash), marked sensitive. Costs a
+    /// read lock and a hash lookup, and every six hours a signature, which is computed outside the lock, so possibly by two
+    /// threads.
     pub fn header(&self, id: VapidKeyId, key: &SigningKey, subject: &str, origin: &str, now: Timestamp) -> HeaderValue {
         let now_s = now.timestamp();
         if let Some(token) = self.0.read().get(&id).and_then(|origins| origins.get(origin))
@@ -83,13 +84,13 @@ impl TokenCache {
         header
     }
 
-    /// Forgets the tokens of a key that will not sign again.
+    /// Drops the tokens of a key that will not sign again.
     pub fn forget(&self, id: VapidKeyId) {
         self.0.write().remove(&id);
     }
 }
 
-/// Signs a token that expires [`LIFE_S`] from now, and writes the `Authorization` (RFC 8292 section 3), sensitive.
+/// Signs a token that expires [`LIFE_S`] from now. Returns the `Authorization` header (RFC 8292 section 3), marked sensitive.
 pub fn sign(key: &SigningKey, subject: &str, origin: &str, now: Timestamp) -> HeaderValue {
     let claims = WireClaims { aud: origin.into(), exp: now.timestamp() + LIFE_S, sub: subject.into() };
     let signer = EncodingKey::from_ec_der(&key.expose_pkcs8());

@@ -65,7 +65,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// The second field is the program's name in parentheses, which may hold anything.
+    /// Parses the fields. The second one is the program's name in parentheses, which may contain anything.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
         let field = |number: usize| fields.get(number - 3)?.trim().parse::<u64>().ok();

@@ -16,14 +16,14 @@ pub enum Value {
     Float(f64),
     Histogram {
         sum: f64,
-        /// Upper bounds in ascending order, the last one infinite. Each has the number of observations between the bound
-        /// before and its own.
+        /// Upper bounds in ascending order, the last one infinite, each with the number of observations since the previous
+        /// bound.
         buckets: Vec<(f64, u64)>,
     },
 }
 
 pub(super) trait Readable: registry::Metric {
-    /// Appends the current values. `labels` are those of the family that the metric belongs to.
+    /// Appends the current values. `labels` are those of its family.
     fn read(&self, labels: Labels, points: &mut Vec<(Labels, Value)>);
 }
 
@@ -69,7 +69,7 @@ impl Registered {
 pub(super) struct Registry {
     prefix: &'static str,
     pub metrics: Vec<Registered>,
-    /// The same metrics, for the text format.
+    /// Registry of the same metrics, for the text format.
     pub text: registry::Registry,
 }
 

@@ -1,4 +1,4 @@
-//! Metrics of each kind, made and registered in one step.
+//! Metrics of each kind, created and registered in one step.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ impl<L, M: Default> Default for Family<L, M> {
 }
 
 impl<L: LabelSet, M: Clone + Default> Family<L, M> {
-    /// Returns the series with these labels, a new one if there is none.
+    /// Returns the series with these labels, creating it if missing.
     pub(super) fn of(&self, labels: L) -> M {
         if let Some(known) = self.series.read().get(&labels) {
             return known.clone();
@@ -69,7 +69,7 @@ type Buckets = Vec<(f64, u64)>;
 pub struct Histogram(Arc<Mutex<(f64, Buckets)>>);
 
 impl Default for Histogram {
-    /// Buckets from a millisecond to some ten seconds, which is the deadline of an attempt.
+    /// Creates buckets from a millisecond to some ten seconds, the deadline of an attempt.
     fn default() -> Self {
         let bounds = exponential_buckets(0.001, 2.5, 11).chain([f64::INFINITY]);
         Self(Arc::new(Mutex::new((0.0, bounds.map(|bound| (bound, 0)).collect()))))
@@ -109,7 +109,7 @@ impl Readable for Histogram {
     }
 }
 
-/// The constant 1, labelled with the version of the program.
+/// The constant 1, with the program's version as label.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Build;
 

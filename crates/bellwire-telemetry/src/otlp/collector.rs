@@ -21,7 +21,7 @@ use url::Url;
 use super::SCOPE;
 use bellwire_net::outbound::{ExchangeError, ExchangeFailure, OutboundClient, OutboundLimits, PlainHttp};
 
-/// Limits of a request. What the collector has not accepted in time is lost.
+/// Limits of a request. Data that the collector has not accepted in time are lost.
 const LIMITS: OutboundLimits =
     OutboundLimits { timeout: Duration::from_secs(10), body_max_bytes: 64 << 10, idle_connections: 2 };
 
@@ -32,7 +32,7 @@ pub(super) enum ExportFailure {
     Invalid(#[from] http::Error),
     #[error("{}", .0.reason)]
     Exchange(#[from] ExchangeError),
-    /// Redirects included: the headers may hold a secret, which goes to the configured host alone.
+    /// HTTP status other than 2xx. Redirects are included: the headers may contain a secret for the configured host only.
     #[error("it answered {0}")]
     Refused(StatusCode),
 }
@@ -60,7 +60,7 @@ impl Collector {
         Ok(Self { http, endpoint: endpoint.into(), host, headers, failing: AtomicBool::new(false) })
     }
 
-    /// Sends a message once. The first failure is logged, and the first success after it.
+    /// Sends a message once. Logs the first failure, and the first success after it.
     pub(super) async fn send(&self, message: &impl Message) -> Result<(), ExportFailure> {
         let sent = self.post(message.encode_to_vec()).await;
         match &sent {
@@ -99,7 +99,7 @@ pub(super) struct SpanSink {
 }
 
 impl SpanSink {
-    /// A sink whose requests are made on the runtime that this is called on.
+    /// Creates a sink whose requests run on the current runtime.
     pub(super) fn new(collector: Collector, resource: &Resource) -> Self {
         Self { collector: Arc::new(collector), resource: resource.into(), runtime: Handle::current() }
     }

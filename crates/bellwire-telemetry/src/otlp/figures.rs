@@ -1,4 +1,4 @@
-//! Metrics as OTLP has them.
+//! Converts metrics to OTLP.
 
 use opentelemetry::KeyValue;
 use opentelemetry_proto::tonic::common::v1::KeyValue as Attribute;
@@ -16,7 +16,7 @@ use bellwire_core::clock::Timestamp;
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// Time over which something was counted.
+/// Period over which something was counted.
 #[derive(Clone, Copy)]
 struct CountingPeriod {
     from_ns: u64,

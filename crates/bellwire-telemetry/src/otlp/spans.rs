@@ -81,14 +81,15 @@ impl Tracer {
         is_sampled.then(|| RequestSpan { context, clock: clock.clone() })
     }
 
-    /// Trace origin of a message's deliveries, if they are sampled; `traceparent` is the value stored with the message.
+    /// Returns the trace origin of a message's deliveries if they are sampled. `traceparent` is the value stored with the
+    /// message.
     pub fn origin(&self, traceparent: Option<&str>) -> Option<TraceOrigin> {
         let _on = self.0.as_ref()?;
         Some(TraceOrigin { request: traceparent.and_then(parse)?, turns: AtomicU32::new(0) })
     }
 
-    /// The span of a delivery whose turn began with its claim, `began`; none if it is not to be traced. `attributes` name
-    /// neither endpoint, payload, key nor user.
+    /// Starts the span of a delivery at the time of its claim, `began`. `None`: not traced. `attributes` must not contain
+    /// endpoint, payload, key or user.
     pub fn delivery(
         &self,
         origin: &TraceOrigin,
@@ -110,7 +111,7 @@ impl Tracer {
     }
 }
 
-/// The request that a message came with, and how many of its deliveries are traced already.
+/// Trace context of a message's request, with the number of its traced deliveries so far.
 #[derive(Debug)]
 pub struct TraceOrigin {
     request: SpanContext,
@@ -124,7 +125,7 @@ impl TraceOrigin {
     }
 }
 
-/// The span of a request under way. One that is not [ended](Self::end) ends when it is dropped: its client hung up.
+/// Span of a running request. If it is dropped without being [ended](Self::end), the client has disconnected.
 #[derive(Debug)]
 pub struct RequestSpan {
     context: Context,
@@ -132,7 +133,7 @@ pub struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// Runs `answering` within this span, so that [`current`] returns it there.
+    /// Runs `answering` within this span, so that [`current`] returns its context there.
     pub fn around<F: Future>(&self, answering: F) -> impl Future<Output = F::Output> + use<F> {
         answering.with_context(self.context.clone())
     }
@@ -147,7 +148,7 @@ impl RequestSpan {
     }
 }
 
-/// The `traceparent` of the request that is being answered, if it is traced.
+/// Returns the `traceparent` of the current request. `None`: not traced.
 pub fn current() -> Option<String> {
     Context::map_current(|context| {
         if !context.span().span_context().is_sampled() {
@@ -162,38 +163,38 @@ pub fn current() -> Option<String> {
 named! {
     /// Stages of one delivery attempt.
     pub enum Stage {
-        /// It is taken out of the database, and its recipient is opened.
+        /// Claim from the database, and decryption of its recipient's address.
         Claim = "claim",
-        /// It waits for its turn.
+        /// Waiting in the fair queue.
         Wait = "wait",
         /// Rendering, signing and encryption of the payload.
         Seal = "seal",
-        /// It is at the gateway.
+        /// POST to the push service.
         Post = "POST",
-        /// Recording of the outcome.
+        /// Storing of the result.
         Settle = "settle",
     }
 }
 
-/// The span of a delivery's turn. It ends when it is dropped, which is when its outcome is written or given up.
+/// Span of one claim of a delivery. It ends when it is dropped, after the result was written or abandoned.
 #[derive(Debug)]
 pub struct DeliverySpan {
     tracer: SdkTracer,
     clock: Clock,
     span: Span,
-    /// Under way, if any is.
+    /// Current stage. `None`: none.
     stage: Option<Stage>,
     stage_began: Timestamp,
 }
 
 impl DeliverySpan {
-    /// Ends the stage that is under way, and begins that one.
+    /// Ends the current stage, and begins the next one.
     pub fn enter(&mut self, next: Stage) {
         self.leave(Vec::new());
         self.stage = Some(next);
     }
 
-    /// Ends the POST, with the status that the gateway answered, if it did.
+    /// Ends the POST, with the status of the response if there was one.
     pub fn answered(&mut self, status: Option<u16>) {
         self.leave(vec![match status {
             Some(status) => KeyValue::new("http.response.status_code", i64::from(status)),
@@ -201,7 +202,7 @@ impl DeliverySpan {
         }]);
     }
 
-    /// Sets the attempt's outcome.
+    /// Sets the result of the delivery.
     pub fn conclude(&mut self, outcome: &'static str) {
         self.span.set_attribute(KeyValue::new("bellwire.outcome", outcome));
     }
@@ -234,7 +235,7 @@ impl Drop for DeliverySpan {
     }
 }
 
-/// A context in which spans are children of that one, or of none.
+/// Returns a context whose spans are children of this one, or of none.
 fn parent(of: Option<SpanContext>) -> Context {
     of.map_or_else(Context::new, |span| Context::new().with_remote_span_context(span))
 }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{KeyError, SigningKey, significant};
 use bellwire_core::base64url;
 
-/// Wrappings that are taken off: base64 of a JSON file that holds PEM has two.
+/// Maximum nested encodings: base64 of a JSON file with PEM has two.
 const WRAPPINGS_MAX: usize = 3;
 /// Minimum length of a text that may be a key: hex has 64 characters, base64 of 30 bytes has 40.
 const TOKEN_MIN: usize = 40;
@@ -96,7 +96,7 @@ impl ParsedKeys {
         }
     }
 
-    /// Reads all blocks. Indentation, quotes and blanks in them, and the text around them, do not matter.
+    /// Reads all PEM blocks. Indentation, quotes and blanks in them, and text around them, are ignored.
     fn read_pem(&mut self, text: &str) {
         for block in text.split("-----BEGIN ").skip(1) {
             let Some((label, behind)) = block.split_once("-----") else { continue };
@@ -125,7 +125,7 @@ impl ParsedKeys {
         }
     }
 
-    /// Reads JWKs and named keys, also deep within; or, unless `by_name`, any member.
+    /// Reads JWKs and named keys at any depth. Without `by_name`, reads any member.
     fn read_json(&mut self, value: &Value, wrappings: usize, by_name: bool) {
         match value {
             Value::Object(jwk) if jwk.contains_key("kty") => self.take(of_jwk(jwk)),
@@ -153,7 +153,7 @@ impl ParsedKeys {
         }
     }
 
-    /// Reads keys behind labels, or without any label all that look like keys.
+    /// Reads keys after labels. Without any label, reads all texts that look like keys.
     fn read_text(&mut self, text: &str, wrappings: usize) {
         let mut candidates = labelled(text, &PRIVATE);
         if candidates.is_empty() {
@@ -207,12 +207,12 @@ fn labelled<'a>(text: &'a str, labels: &[&str]) -> Vec<&'a str> {
     ends.filter_map(key).collect()
 }
 
-/// Returns the parts of a text that are long enough for a key, and hold no other characters than one.
+/// Returns the parts of a text that consist of key characters and are long enough for a key.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && !"+/_-".contains(c)).filter(|token| token.len() >= TOKEN_MIN)
 }
 
-/// Returns octets as text if they are a text that may hold a key. A key is not printable.
+/// Returns bytes as text if they are printable, so that they may contain a key. A raw key is not printable.
 fn printable(octets: Vec<u8>) -> Option<Zeroizing<String>> {
     let is_text = |octet: &u8| octet.is_ascii_graphic() || octet.is_ascii_whitespace() || *octet > 0x7f;
     let octets = Zeroizing::new(octets);
@@ -237,7 +237,7 @@ fn point_of(text: &str) -> Option<[u8; 65]> {
     key.to_sec1_point(false).as_bytes().try_into().ok()
 }
 
-/// Decodes base64 or hex. No key is as long in one of them as another one is in the other.
+/// Decodes base64 or hex. The lengths of keys in the two encodings are all different.
 fn octets_of(text: &str) -> Option<Vec<u8>> {
     let digits: Zeroizing<String> =
         Zeroizing::new(text.trim_start_matches("0x").chars().filter(|c| *c != ':' && !c.is_whitespace()).collect());
@@ -249,7 +249,7 @@ fn octets_of(text: &str) -> Option<Vec<u8>> {
 }
 
 impl SigningKey {
-    /// Reads the number alone, or DER (PKCS#8 or SEC1).
+    /// Parses a raw number, or DER (PKCS#8 or SEC1).
     fn from_octets(octets: &[u8]) -> Result<Self, KeyError> {
         use p256::pkcs8::DecodePrivateKey as _;
         if let Ok(secret) =
@@ -263,7 +263,8 @@ impl SigningKey {
         Self::from_number(octets)
     }
 
-    /// Reads a number of 32 octets, or what tools make of one that begins with zeros (30 or 31) or looks negative (33).
+    /// Parses a number of 32 bytes, or of the 30, 31 or 33 bytes with which tools write numbers with leading zeros or a leading
+    /// one bit.
     fn from_number(octets: &[u8]) -> Result<Self, KeyError> {
         let number = significant(octets);
         if !(30..=33).contains(&octets.len()) || number.len() > 32 {

@@ -17,7 +17,7 @@ pub(super) struct VerifiedClaims {
     /// Expiry, in seconds since 1970.
     pub(super) expires_s: i64,
     pub(super) subject: String,
-    /// The key that signed it: an uncompressed point. Whether it is the subscription's key is for the caller to ask.
+    /// Key that signed it, an uncompressed point. The caller checks whether it is the subscription's key.
     pub(super) key: [u8; 65],
 }
 

@@ -1,4 +1,4 @@
-//! Properties of all expressions.
+//! Property tests of expressions.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -16,7 +16,7 @@ fn seconds() -> impl Strategy<Value = i64> {
     prop_oneof![0..100i64, (0..3_000i64).prop_map(|days| days * 86_400), (0..1_000i64).prop_map(|minutes| minutes * 60)]
 }
 
-/// A field that is compared with anything, and what it is compared with.
+/// Generates a field that can be compared with any literal.
 fn attribute() -> impl Strategy<Value = Field> {
     let names = prop_oneof!["[a-z_][a-z0-9_.]{0,6}", text(), Just("not".to_owned()), Just("age".to_owned())];
     names.prop_map(Field::Attribute)

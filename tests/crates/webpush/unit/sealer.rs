@@ -5,7 +5,8 @@ use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
 use super::*;
 use crate::keys::SigningKey;
 
-/// AWS-LC, eight times in a row, which errs from a pass on. It counts passes from the eight before its use.
+/// An accelerator for tests: AWS-LC eight times, with wrong results from a given pass on. Passes are counted after the eight of
+/// the initial check.
 #[derive(Debug)]
 struct Imitation {
     passes: AtomicU32,
