@@ -75,12 +75,13 @@ macro_rules! settings {
 settings! {
     /// Address and port of the HTTP server.
     listen: SocketAddr = "127.0.0.1:8787", shown, listener();
-    /// Certificate file (PEM, with its chain) for `listen`, which then speaks HTTPS; read again when it changes. Empty: none.
+    /// Certificate file (PEM, with its chain) for `listen`, which then speaks HTTPS. The file is read again when it changes.
+    /// Empty: none.
     tls_cert: Option<PathBuf> = "", shown, optional(path());
-    /// File of that certificate's private key (PEM).
+    /// Private key file (PEM) of that certificate.
     tls_key: Option<PathBuf> = "", shown, optional(path());
-    /// Host that certificates are ordered for by ACME, such as push.example.com; `listen` then speaks HTTPS. Empty: none. The authority
-    /// must reach `listen` at port 443 of that host. To set it is to agree to the authority's terms of service.
+    /// Host name for a certificate by ACME, such as push.example.com; `listen` then speaks HTTPS. Empty: none. The authority
+    /// must reach `listen` at port 443 of that host. Setting it accepts the authority's terms of service.
     acme_domain: Option<String> = "", shown, optional(domain());
     /// URL of the ACME directory; Let's Encrypt by default.
     acme_directory: Url = "https://acme-v02.api.letsencrypt.org/directory", shown, https_url();
@@ -97,94 +98,96 @@ settings! {
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
     /// Directory of the embedded Postgres and the master key; empty: /var/lib/bellwire for root, otherwise ~/.local/share/bellwire.
     data_dir: PathBuf = "", shown, path();
-    /// Your own Postgres, 15 or later: postgres://user:password@host/database; empty: an embedded one runs. Several hosts
-    /// (…@a:5432,b:5432/database) are copies of which one is primary. Without it DATABASE_URL is taken, unless its database holds
-    /// another application's tables.
+    /// URL of your own Postgres, 15 or later: postgres://user:password@host/database; empty: an embedded Postgres. Several
+    /// hosts (…@a:5432,b:5432/database) are copies, one of which is the primary. If it is not set, DATABASE_URL is used, unless
+    /// that database has another application's tables.
     database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }));
-    /// Standbys of that Postgres from which lists, charts, searches and exports are read, which may then lag; empty: the primary.
+    /// URL of standbys of that Postgres for reading lists, charts, searches and exports, which may then be stale; empty: the
+    /// primary is read.
     read_database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }));
-    /// By how much what is read there may lag; while it lags more the primary is read.
+    /// Maximum lag of a standby for these reads. While it lags more, the primary is read.
     read_lag_max: Duration = "5s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
+    /// Directory of the programs `postgres` and `initdb`; empty: the newest installed version.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
-    /// Memory in MiB that the embedded Postgres is sized for. From 2048 MiB, Postgres gets 256 MiB; below, one eighth. 0: the memory of
-    /// this machine or container.
+    /// Memory in MiB for which the embedded Postgres is configured. From 2048 MiB, Postgres gets 256 MiB; below, one eighth. 0:
+    /// the memory of this machine or container.
     memory_mib: u32 = "0", shown, number(0..=16_777_216);
     /// Maximum connections of this process to Postgres. The default is 10 for an embedded Postgres with less than 512 MiB. Postgres must
     /// allow the sum of all processes by `max_connections`.
     database_connections: u32 = "25", shown, number(6..=500);
-    /// Roles of this process: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run somewhere.
+    /// Roles of this process: `api` serves requests, `worker` delivers, `maintenance` cleans up. Each role needs at least
+    /// one process.
     roles: Roles = "api,worker,maintenance", shown, roles();
     /// Log filter: a level (error, warn, info, debug, trace), or directives such as info,bellwire_dispatch=debug.
     log: String = "info", shown, parsed::<tracing_subscriber::EnvFilter>("a level or directives, such as info").into_text();
     /// Log format: `text` or `json`.
     log_format: LogFormat = "text", shown, keyword(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
-    /// The master key, 32 octets in base64; empty: it is in `master_key_file`.
+    /// Master key, 32 bytes in base64; empty: it is read from `master_key_file`.
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
-    /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
+    /// File of the master key, created at the first start with mode 0600; empty: master.key in `data_dir`.
     master_key_file: Option<PathBuf> = "", shown, optional(path());
     /// Shell command that prints the master key, such as the client of a key management service. It runs at each start and after a new seal
     /// key. Empty: the key comes from `master_key` or `master_key_file`.
     master_key_command: Option<Secret> = "", masked, optional(secret("a command of 1 to 4096 characters", |text| (1..=4_096).contains(&text.len())));
-    /// Milliseconds: a statement to the database that takes longer is logged, without its values, and counted.
+    /// Duration in milliseconds from which a database statement is logged (without its values) and counted as slow.
     slow_statement_ms: u32 = "1000", shown, number(1..=60_000);
-    /// Address and port of a listener for /metrics without authentication, on loopback or a private network only; empty: none. At `listen`
-    /// /metrics takes an API key.
+    /// Address and port of a listener for /metrics without authentication, only on loopback or a private network; empty: none.
+    /// /metrics at `listen` requires an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
-    /// Connections that may be open at a time. If all are, the one without a request for longest is closed for a new one.
+    /// Maximum open connections. At the limit, the connection that is idle for longest is closed for a new one.
     connections_max: u32 = "10000", shown, number(16..=1_000_000);
-    /// Maximum open connections per client address (IPv6: per /64), a quarter of them in TLS handshakes. An IPv6 /48 may have four times as
-    /// many. Not applied where `trusted_proxies` is above 0, since all connections come from the proxy.
+    /// Maximum open connections per client address (IPv6: per /64), a quarter of them in TLS handshakes. An IPv6 /48 may have
+    /// four times as many. Not applied if `trusted_proxies` is above 0, because all connections come from the proxy.
     connections_per_client: u32 = "512", shown, number(1..=1_000_000);
-    /// Maximum time that a connection may stay open without a request. Set a longer time than the idle timeout of a proxy in front, so that
-    /// the proxy closes first.
+    /// Maximum time that a connection may be idle. It should exceed the idle timeout of a proxy in front, so that the proxy
+    /// closes first.
     idle_timeout: Duration = "150s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
     /// Timeout for a request's line and headers, from their first byte; also for a TLS handshake.
     header_timeout: Duration = "15s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// Octets of a request's line and headers, at most.
+    /// Maximum bytes of a request's line and headers.
     header_limit_octets: u32 = "16384", shown, number(8_192..=262_144);
     /// Timeout for a request's body.
     body_timeout: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// Octets of the body of a server's request, at most.
+    /// Maximum bytes of the body of a backend's request.
     body_limit_octets: u32 = "1048576", shown, number(16_384..=67_108_864);
-    /// Octets of the body of a browser's request, at most; a list of 100 receipts may have 99,200 in any case.
+    /// Maximum bytes of the body of a browser's request. A list of 100 receipts may always have 99,200.
     public_body_limit_octets: u32 = "16384", shown, number(4_096..=1_048_576);
-    /// Requests per second that may be made with one API key.
+    /// Maximum rate of one API key, in requests per second.
     key_rate_per_second: u32 = "20000", shown, number(1..=1_000_000);
-    /// Requests that may be made with one API key at once before that rate holds.
+    /// Maximum burst of one API key, in requests.
     key_burst: u32 = "40000", shown, number(1..=10_000_000);
-    /// API keys per minute that one client address may show that are not valid, or were not shown before since the start.
+    /// Maximum rate of unproven API keys (invalid, or not used since the start) per client address and minute.
     key_guesses_per_minute: u32 = "600", shown, number(1..=1_000_000);
-    /// Such API keys that one client address may show at once before that rate holds.
+    /// Maximum burst of unproven API keys per client address.
     key_guesses_burst: u32 = "600", shown, number(1..=1_000_000);
-    /// Requests per minute that one client address (IPv6: a /64; a /48 16 times as many, here and below) may make to the
-    /// public routes.
+    /// Maximum rate of one client address (IPv6: a /64; a /48 has 16 times the limit, here and below) at the public routes, in
+    /// requests per minute.
     public_rate_per_minute: u32 = "120", shown, number(1..=1_000_000);
-    /// Requests that one client address may make at once before that rate holds.
+    /// Maximum burst of one client address at the public routes, in requests.
     public_burst: u32 = "60", shown, number(1..=1_000_000);
-    /// Requests per minute that all clients together may make to the public routes of one app.
+    /// Maximum rate of all clients together at the public routes of one app, in requests per minute.
     public_app_rate_per_minute: u32 = "60000", shown, number(1..=1_000_000);
-    /// Requests that all clients together may make to one app at once before that rate holds.
+    /// Maximum burst of all clients together at the public routes of one app, in requests.
     public_app_burst: u32 = "5000", shown, number(1..=1_000_000);
-    /// Requests with receipts per minute that one client address may make; everybody behind it counts.
+    /// Maximum rate of requests with receipts per client address and minute. All browsers behind one address count together.
     receipt_rate_per_minute: u32 = "12000", shown, number(1..=1_000_000);
-    /// Requests with receipts that one client address may make at once before that rate holds.
+    /// Maximum burst of requests with receipts per client address.
     receipt_burst: u32 = "2000", shown, number(1..=1_000_000);
-    /// Requests with receipts per minute that all clients together may make to one app.
+    /// Maximum rate of requests with receipts per app and minute, of all clients together.
     receipt_app_rate_per_minute: u32 = "1000000", shown, number(1..=10_000_000);
-    /// Requests with receipts that all clients together may make to one app at once before that rate holds.
+    /// Maximum burst of requests with receipts per app, of all clients together.
     receipt_app_burst: u32 = "100000", shown, number(1..=10_000_000);
     /// Audience of the example page at /example/. `auto`: browsers on this machine; `true`: everyone; `false`: no page.
     example: Option<PageAudience> = "auto", shown, keyword(&[
         ("auto", Some(PageAudience::ThisMachine)), ("true", Some(PageAudience::Everybody)), ("false", None),
     ]);
-    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com; empty: none.
-    /// Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. Register /v1/session/oidc/callback below `public_url` at the
-    /// provider.
+    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com;
+    /// empty: none. Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. At the provider, register
+    /// /v1/session/oidc/callback below `public_url` as the redirect URL.
     oidc_issuer: Option<String> = "", shown, optional(private_url());
     /// Client id of this server at the OpenID provider.
     oidc_client_id: Option<String> = "", shown, optional(text(255));
@@ -201,78 +204,78 @@ settings! {
     ]);
     /// Trusted certificates (PEM) for the OpenID provider, in addition to Mozilla's.
     oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
-    /// Number of proxies in front that append to X-Forwarded-For; 0: the header is ignored. The client address is the one that the
-    /// outermost proxy saw. X-Forwarded-Proto is read likewise.
+    /// Number of proxies in front that append to X-Forwarded-For; 0: the header is ignored. The client address is the one that
+    /// the outermost proxy saw. X-Forwarded-Proto is used in the same way.
     trusted_proxies: u32 = "0", shown, number(0..=8);
-    /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
-    /// simulator and for private push services.
+    /// Hosts that act as push services, as `host=gateway`, or `host=gateway@ip:port` to connect to that address: for the
+    /// simulator and private push services.
     gateways: Vec<String> = "", shown, list();
-    /// Certificates (PEM) that gateways are trusted by, beside Mozilla's.
+    /// Trusted certificates (PEM) for push services, in addition to Mozilla's.
     gateway_ca_file: Option<PathBuf> = "", shown, optional(path());
-    /// Whether endpoints may resolve to this machine: for the simulator only.
+    /// Whether endpoints may resolve to this machine. Only for the simulator.
     allow_loopback: bool = "false", shown, switch();
-    /// Proxy for connections to gateways, webhooks and the OpenID provider: http://proxy:3128, socks5://proxy:1080 or socks5h://proxy:1080.
-    /// Credentials go before the host: user:password@. Empty: no proxy.
+    /// Proxy for connections to push services, webhooks and the OpenID provider: http://proxy:3128, socks5://proxy:1080 or
+    /// socks5h://proxy:1080. Credentials go before the host: user:password@. Empty: no proxy.
     egress_proxy: Option<Secret> = "", masked, optional(secret(Proxy::ALLOWED, |text| Proxy::parse(text).is_ok()));
-    /// Hosts that are reached without the proxy: names with all below them, addresses, networks such as 10.0.0.0/8, or * for all.
-    /// This machine always is.
+    /// Hosts that are reached without the proxy: names (with their subdomains), addresses, networks such as 10.0.0.0/8, or *
+    /// for all. This machine is always reached directly.
     egress_no_proxy: Vec<Exempt> = "", shown, each("a comma-separated list of host names, addresses, networks such as 10.0.0.0/8, or *");
     /// Resolver of host names. `here`: this server, which gives the proxy a checked address. `proxy`: the proxy, for known push services
     /// and the hosts of `gateways`; this server still resolves and checks other names. socks5h:// implies `proxy`.
     egress_resolve: Resolve = "here", shown, keyword(&[("here", Resolve::Here), ("proxy", Resolve::Proxy)]);
-    /// Prefixes by which this network translates IPv6 to IPv4 (NAT64), each of 32, 40, 48, 56, 64 or 96 bits. An address with such a prefix
-    /// is allowed if its embedded IPv4 address is.
+    /// Prefixes with which this network translates IPv6 to IPv4 (NAT64), each of 32, 40, 48, 56, 64 or 96 bits. An address with
+    /// such a prefix is allowed if its embedded IPv4 address is.
     nat64_prefixes: Vec<Nat64> = "64:ff9b::/96", shown,
         each("a comma-separated list of IPv6 prefixes of 32, 40, 48, 56, 64 or 96 bits, such as 64:ff9b::/96");
-    /// Connections to each origin of a gateway, at most.
+    /// Maximum connections to each origin of a push service.
     connections_per_gateway: u32 = "4", shown, number(1..=64);
-    /// Requests of a lane in flight, at most; the lane finds its own limit below.
+    /// Maximum requests of a lane in flight. The lane finds its own limit below that.
     lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
-    /// Whether payloads are sealed eight at a time on processors with AVX-512 IFMA.
+    /// Whether payloads are encrypted eight at a time on processors with AVX-512 IFMA.
     multi_buffer: bool = "true", shown, switch();
-    /// Recipients of a batch, at least.
+    /// Minimum recipients of a batch.
     batch_min: u32 = "50", shown, number(1..=500);
-    /// Recipients of a batch, at most.
+    /// Maximum recipients of a batch.
     batch_max: u32 = "500", shown, number(1..=500);
-    /// Share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide recommends 0.05. This and the next four
-    /// are defaults for tiers without their own values.
+    /// Share of failures that opens a circuit breaker: above 0, at most 1. The web-push retry guide recommends 0.05. This and
+    /// the next four settings are defaults for tiers without their own values.
     circuit_failure_threshold: f64 = "0.25", shown, share();
-    /// That share counts from so many POSTs in a minute on.
+    /// Minimum number of POSTs in a minute for that share to count.
     circuit_min_attempts: u32 = "400", shown, number(1..=1_000_000);
-    /// So many POSTs that failed in a row open a circuit breaker, too.
+    /// Number of consecutive failed POSTs that also opens a circuit breaker.
     circuit_consecutive_failures: u32 = "5", shown, number(1..=1_000);
     /// Initial open time of a circuit breaker.
     circuit_open: Duration = "30s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Maximum open time of a circuit breaker: each further trip in short succession doubles the open time up to this limit. Equal to the
     /// initial time: constant, as in the web-push retry guide.
     circuit_open_max: Duration = "60s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
-    /// Limit on runaway senders. An app is held when it sends more than this number of deliveries per active subscription, plus
+    /// Limit of the runaway guard. An app is held if it sends more than this number of deliveries per active subscription, plus
     /// `runaway_floor`, within 15 minutes. 0: no limit. Apps may override it.
     runaway_factor: u32 = "10", shown, number(0..=1_000);
-    /// So many deliveries within a quarter of an hour hold no app, however small it is.
+    /// Number of deliveries within 15 minutes that the runaway guard always allows, in addition to `runaway_factor`.
     runaway_floor: u32 = "10000", shown, number(0..=1_000_000_000);
-    /// Defaults for tiers without their own policy. `tuned`: this server's tuned values. `guide`: the values of the web-push retry guide (5
-    /// retries from 2 s to 60 s), which also replace those of the five settings above that are not set.
+    /// Defaults for tiers without their own policy. `tuned`: this server's tuned values. `guide`: the values of the web-push
+    /// retry guide (5 retries from 2 s to 60 s), also for those of the five circuit breaker settings that are not set.
     policy_defaults: PolicyDefaults = "tuned", shown,
         keyword(&[("tuned", PolicyDefaults::Tuned), ("guide", PolicyDefaults::Guide)]);
-    /// Days that messages, attempts and receipts are kept; more than the longest time to live, 28 days.
+    /// Days to keep messages, attempts and receipts: more than the longest time to live of 28 days.
     retention_days: u32 = "35", shown, number(30..=3_650);
-    /// Days that dead letters, their audit trail and events are kept.
+    /// Days to keep dead letters, records of operations on them, and events.
     dead_letter_retention_days: u32 = "30", shown, number(1..=3_650);
-    /// Days that ended subscriptions (gone, unsubscribed, replaced, expired) are kept; never less than `retention_days`, so that their
-    /// deliveries can be looked up.
+    /// Days to keep ended subscriptions (gone, unsubscribed, replaced, expired). A value below `retention_days` counts as
+    /// `retention_days`, so that their deliveries can be looked up.
     subscription_retention_days: u32 = "90", shown, number(1..=3_650);
-    /// Days that accepted webhook requests are kept; failed ones are kept as long as dead letters.
+    /// Days to keep accepted webhook requests. Failed ones are kept as long as dead letters.
     webhook_retention_days: u32 = "3", shown, number(1..=365);
-    /// Days that click times of a user are kept after the last receipt.
+    /// Days to keep click times of a user after the last receipt.
     habit_retention_days: u32 = "400", shown, number(1..=3_650);
-    /// Days that figures by the minute are kept.
+    /// Days to keep metrics by the minute.
     minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
-    /// Days that figures by the hour are kept.
+    /// Days to keep metrics by the hour.
     hour_metrics_retention_days: u32 = "90", shown, number(1..=3_650);
-    /// Days that figures by the day are kept.
+    /// Days to keep metrics by the day.
     day_metrics_retention_days: u32 = "1825", shown, number(1..=36_500);
-    /// Days that the audit log is kept; 0: for ever. Its entries contain personal data.
+    /// Days to keep the audit log; 0: forever. Its entries contain personal data.
     audit_log_retention_days: u32 = "730", shown, number(0..=36_500);
     /// OpenTelemetry collector for OTLP over HTTP (`http/protobuf`), such as http://127.0.0.1:4318. Traces go to /v1/traces and metrics to
     /// /v1/metrics below it. Empty: no export.
@@ -283,11 +286,11 @@ settings! {
     otel_exporter_otlp_metrics_endpoint: Option<Url> = "", shown, optional(collector());
     /// Trusted certificates (PEM) for the collector, in addition to Mozilla's.
     otel_exporter_otlp_certificate: Option<PathBuf> = "", shown, optional(path());
-    /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
+    /// Headers of requests to the collector, as name=value with percent-encoded values, separated by commas.
     otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
     /// Disables the export.
     otel_sdk_disabled: bool = "false", shown, switch();
-    /// Attributes of exported telemetry, written like the headers.
+    /// Attributes of exported telemetry, in the form of the headers.
     otel_resource_attributes: BTreeMap<String, String> = "", shown, attributes();
     /// Service name in exported telemetry.
     otel_service_name: String = "bellwire", shown, name();
@@ -301,9 +304,9 @@ settings! {
         ("parentbased_always_off", Sampling::ParentOrAlwaysOff),
         ("parentbased_traceidratio", Sampling::ParentOrShare),
     ]);
-    /// Share of requests that the samplers `…traceidratio` trace: from 0 to 1.
+    /// Share of requests that the samplers `…traceidratio` trace, from 0 to 1.
     otel_traces_sampler_arg: f64 = "1", shown, fraction();
-    /// Milliseconds between exports of metrics.
+    /// Interval between exports of metrics, in milliseconds.
     otel_metric_export_interval: u32 = "60000", shown, number(1_000..=3_600_000);
     /// Maximum time that a stop waits for requests and deliveries in flight.
     shutdown_deadline: Duration = "20s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
