@@ -311,7 +311,7 @@ async fn dispatch(verb: Verb, server: Option<String>, inherited: Inherited, out:
             let upgraded = admin::upgrade_postgres(&settings.load()?).await?;
             let bellwire_postgres::Upgraded { from, to, old } = &upgraded;
             let text = format!(
-                "Postgres {from} became {to}. The cluster of before is {}; delete it when all is well.",
+                "Postgres {from} became {to}. The old cluster is in {}; delete it when everything works.",
                 old.display()
             );
             out.say(&serde_json::to_value(&upgraded)?, &text)?;

@@ -196,7 +196,10 @@ async fn create_for(
     } else {
         faults.require(!body.scopes.is_empty(), "/scopes", "must hold at least one scope");
         for (i, _) in body.scopes.iter().enumerate().filter(|(_, scope)| Scope::OF_SERVER.contains(scope)) {
-            faults.refuse(format!("/scopes/{i}"), "is not for an app's keys: make the server's on the command line");
+            faults.refuse(
+                format!("/scopes/{i}"),
+                "is only for keys of the server, which are created on the command line",
+            );
         }
     }
     faults.require(body.expires_at.is_none_or(|at| at > state.clock.now()), "/expires_at", "must be in the future");
@@ -223,12 +226,15 @@ fn check_descent(maker: &Caller, body: &NewApiKey) -> Result<(), Problem> {
         && wanted > end
     {
         let end = end.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-        excess.push(FieldError::member("/expires_at", format!("must not be later than {end}, when your own key ends")));
+        excess.push(FieldError::member(
+            "/expires_at",
+            format!("must not be later than {end}, when your own key expires"),
+        ));
     }
     if excess.is_empty() {
         return Ok(());
     }
-    let mut problem = Problem::forbidden("A key makes no key that may do more than itself, or lasts longer.");
+    let mut problem = Problem::forbidden("A key can create only keys with at most its own permissions and lifetime.");
     problem.errors = excess;
     Err(problem)
 }
@@ -243,7 +249,7 @@ async fn revoke_of(
     let target = api_keys::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("API key"))?;
     // Keys created by a key have no more scopes than their creator.
     if target.scopes.iter().any(|scope| Scope::from_name(scope).is_none_or(|scope| !by.may(scope))) {
-        return Err(Problem::forbidden("A key revokes no key that may do more than itself."));
+        return Err(Problem::forbidden("A key can revoke only keys with at most its own permissions."));
     }
     let now = state.clock.now();
     let _changing = state.known_keys.changing();

@@ -232,10 +232,10 @@ fn add_origins(app: &mut App, added: Vec<String>, faults: &mut Faults) {
 /// Returns a 403 problem if the change requires an operator.
 fn refuse_what_operators_change(before: &App, after: &App) -> Result<(), Problem> {
     if after.weight != before.weight {
-        return Err(Problem::forbidden_member("/weight", "is changed by operators only"));
+        return Err(Problem::forbidden_member("/weight", "can be changed only by operators"));
     }
     if after.allow_other_gateways && !before.allow_other_gateways {
-        return Err(Problem::forbidden_member("/allow_other_gateways", "is turned on by operators only"));
+        return Err(Problem::forbidden_member("/allow_other_gateways", "can be turned on only by operators"));
     }
     Ok(())
 }
@@ -307,7 +307,9 @@ pub(crate) async fn create(
     if apps::create(once.conn(), &app).await? == Created::SlugTaken {
         drop(once); // no request waits for a second connection while it has one
         let detail = match apps::find_any(&state.pool, None, Some(&app.slug)).await? {
-            Some(App { deleting_at: Some(_), .. }) => "The app that had this slug is still being deleted.",
+            Some(App { deleting_at: Some(_), .. }) => {
+                "An app with this slug is still being deleted. Try again later, or use another slug."
+            }
             _ => "Another app has this slug.",
         };
         return Err(Problem::new(ProblemCode::SlugTaken, detail).into());

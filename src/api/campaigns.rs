@@ -193,7 +193,7 @@ fn new_campaign<'a>(stored: &'a StoredPlan, sealed: &'a [u8]) -> NewCampaign<'a>
 }
 
 fn slug_taken() -> Problem {
-    Problem::new(ProblemCode::CampaignExists, "The app has a campaign of this slug.")
+    Problem::new(ProblemCode::CampaignExists, "The app already has a campaign with this slug.")
 }
 
 /// Returns a campaign with its progress.
@@ -307,7 +307,10 @@ pub(crate) async fn replace(
 }
 
 fn no_draft() -> Problem {
-    Problem::new(ProblemCode::CampaignStarted, "This campaign was started, so its plan stays as it is. Clone it.")
+    Problem::new(
+        ProblemCode::CampaignStarted,
+        "This campaign was started, so its plan can no longer change. Clone the campaign instead.",
+    )
 }
 
 /// Deletes a draft or a finished campaign. Its messages stay. 409 while the campaign runs: cancel it first.
@@ -330,7 +333,7 @@ pub(crate) async fn delete(
     });
     match deleted.await? {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::new(ProblemCode::CampaignUnderWay, "This campaign is under way: cancel it first.")),
+        false => Err(Problem::new(ProblemCode::CampaignUnderWay, "This campaign is running. Cancel it first.")),
     }
 }
 

@@ -207,7 +207,8 @@ pub(crate) async fn send(
         return Err(Problem::forbidden("Only the example page itself may ask for this."));
     }
     let token = bearer(&headers).and_then(read_token);
-    let token = token.ok_or_else(|| Problem::unauthorized("This takes the subscription's token (`Bearer bt_…`)."))?;
+    let token =
+        token.ok_or_else(|| Problem::unauthorized("This requires the subscription's token (`Bearer bt_…`)."))?;
     let found = subscriptions::find(&state.pool, app.id, wish.subscription).await?;
     let (row, _) =
         found.filter(|(row, _)| Right::Browser(Some(&token)).covers(&state.vault, row)).ok_or_else(unknown)?;

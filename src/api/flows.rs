@@ -122,7 +122,7 @@ impl FlowRequest {
         let period = self.period.as_ref().map_or(Some(PERIOD_DEFAULT), Period::read);
         let rule = "must be seconds or a duration such as `1m30s`, from a millisecond to a day";
         faults.require(period.is_some(), "/period", rule);
-        faults.require(self.rate.is_some() || self.period.is_none(), "/period", "may stand only beside `rate`");
+        faults.require(self.rate.is_some() || self.period.is_none(), "/period", "is allowed only with `rate`");
         let something = self.rate.is_some() || self.parallelism.is_some();
         faults.require(something, "", "must have `rate` or `parallelism`; DELETE lets anything through");
         faults.finish()?;

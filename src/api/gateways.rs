@@ -191,7 +191,7 @@ impl LaneOrderRequest {
             faults.require(self.seconds.is_none(), "/seconds", "has no meaning for this order");
             faults.require(self.until.is_none(), "/until", "has no meaning for this order");
         }
-        faults.require(reasoned || self.reason.is_none(), "/reason", "may stand only with a hold");
+        faults.require(reasoned || self.reason.is_none(), "/reason", "is allowed only with a hold");
         let plain = self.reason.as_deref().is_none_or(|reason| is_plain_text(reason, 200));
         faults.require(plain, "/reason", "must be 1 to 200 characters without control characters");
         let until = match (self.seconds, self.until) {
@@ -207,7 +207,7 @@ impl LaneOrderRequest {
             }
             (None, Some(until)) => {
                 let fits = now < until && until <= now + LENGTH_MAX;
-                faults.require(fits, "/until", "must lie ahead, and within 30 days");
+                faults.require(fits, "/until", "must be in the future, at most 30 days ahead");
                 until
             }
             (None, None) => now + LENGTH_DEFAULT,

@@ -43,6 +43,6 @@ async fn check(state: &ApiState) -> Result<(), Problem> {
     let checked = state.schema_checked.get_or_try_init(|| store::check_schema(&options)).await;
     checked.copied().map_err(|error| {
         tracing::warn!(error = %error, "not ready");
-        Problem::new(ProblemCode::SchemaDiffers, "The database's schema is not this program's.")
+        Problem::new(ProblemCode::SchemaDiffers, "The database schema is of another version than this program.")
     })
 }

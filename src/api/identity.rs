@@ -119,7 +119,7 @@ pub(crate) enum Unproven {
     #[error("is neither a JWT nor the HMAC-SHA-256 of the user id in hex or base64url")]
     Malformed,
     /// The app has no key that could have signed the token.
-    #[error("is signed with a key that this app does not have, or has no more")]
+    #[error("is signed with a key that this app does not have or that was deleted")]
     UnknownKey,
     /// A plain HMAC, but all keys of the app are for JWTs.
     #[error(
@@ -139,7 +139,7 @@ pub(crate) enum Unproven {
     )]
     Mistakable,
     /// Unsupported algorithm, such as `none`.
-    #[error("is signed by an algorithm that is not taken: use HS256 or ES256")]
+    #[error("is signed by an unsupported algorithm: use HS256 or ES256")]
     Algorithm,
     /// The header has `crit` or `zip`, which change the meaning of a token.
     #[error("has `crit` or `zip` in its header, which are not supported: sign without them")]

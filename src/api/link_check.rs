@@ -34,10 +34,8 @@ const ALL_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum redirects of one check.
 const REDIRECTS_MAX: usize = 5;
 
-const BUSY: Busy = Busy {
-    code: ProblemCode::LinkChecksBusy,
-    detail: "More links are to be checked than this process requests at a time.",
-};
+const BUSY: Busy =
+    Busy { code: ProblemCode::LinkChecksBusy, detail: "Too many link checks are in progress. Try again shortly." };
 
 /// Link to check.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -266,7 +266,7 @@ async fn go_on(state: ApiState, id: MessageId) {
             Ok(store::ChunkProgress::More) => {}
             Ok(store::ChunkProgress::Done) => break (state.engine.tell)(Work::Due),
             Err(error) => {
-                break tracing::warn!(error = %error, message_id = %id, "left a turned message to maintenance");
+                break tracing::warn!(error = %error, message_id = %id, "a changed message was left to maintenance");
             }
         }
     }

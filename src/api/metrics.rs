@@ -149,7 +149,7 @@ async fn hour(
     let now = state.clock.now();
     let until = query.until.unwrap_or(now);
     if !(now - AGO_MAX..=now).contains(&until) {
-        return Err(Problem::invalid_parameter("until", "must lie within the last 24 hours"));
+        return Err(Problem::invalid_parameter("until", "must be within the last 24 hours"));
     }
     let wanted = ReliabilityFilter { app, lane: query.lane.map(LaneId) };
     let from = until - reliability::WINDOW;

@@ -128,7 +128,7 @@ impl PromptSettings {
                     check_text(&at, text, faults);
                 } else {
                     let names: Vec<&str> = TEXTS.keys().map(String::as_str).collect();
-                    faults.refuse(at, format!("is not one of the names of texts: {}", names.join(", ")));
+                    faults.refuse(at, format!("must be one of the text names: {}", names.join(", ")));
                 }
             }
         }

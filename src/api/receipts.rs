@@ -106,7 +106,7 @@ fn check(state: &ApiState, report: ReceiptInput, now: Timestamp) -> Result<Recei
         return Err(Problem::invalid_member("/action", detail));
     }
     let Some((message, subscription)) = parse_receipt(&state.vault, &report.receipt) else {
-        return Err(Problem::new(ProblemCode::InvalidReceipt, "The receipt is not one of ours."));
+        return Err(Problem::new(ProblemCode::InvalidReceipt, "This server did not issue the receipt."));
     };
     let age = TimeDelta::seconds(report.age.unwrap_or_default().into());
     Ok(Receipt { message, subscription, kind: report.kind, action: report.action, at: now - age })

@@ -122,7 +122,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
 
 /// Response if too many charts are requested at a time. Each may read many rows.
 const BUSY: Busy =
-    Busy { code: ProblemCode::ChartsBusy, detail: "More charts are asked for than this process makes at a time." };
+    Busy { code: ProblemCode::ChartsBusy, detail: "Too many charts are in progress. Try again shortly." };
 
 /// Returns the rows to read, and the facts they count.
 fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> RollupFilter {

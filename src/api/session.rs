@@ -205,9 +205,12 @@ pub(crate) async fn set_password(
     let known = team::credentials(&state.pool, &state.vault, email).await?.and_then(|known| known.password_hash);
     match (known.clone(), body.current_password) {
         (None, _) if session.began_at + FRESH > state.clock.now() => {}
-        (None, _) => return Err(Problem::forbidden("To set a first password, sign in anew by a one-time link.")),
+        (None, _) => return Err(Problem::forbidden("To set a first password, sign in again with a one-time link.")),
         (Some(_), None) => {
-            return Err(Problem::invalid_member("/current_password", "is missing: you have a password already"));
+            return Err(Problem::invalid_member(
+                "/current_password",
+                "is required, because you already have a password",
+            ));
         }
         (Some(hash), Some(password)) => {
             let client = state.limits.client_of(&parts.headers, &parts.extensions);

@@ -150,17 +150,15 @@ impl ApiState {
     pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<SharePermit, Problem> {
         const BUSY: Busy = Busy {
             code: ProblemCode::TransfersBusy,
-            detail: "More imports and exports are under way than this process makes at a time.",
+            detail: "Too many imports and exports are in progress. Try again shortly.",
         };
         self.transfers.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 
     /// Waits for a slot for a search. 503: too many run, in total or for this app.
     pub(super) async fn place_to_search(&self, app: AppId) -> Result<SharePermit, Problem> {
-        const BUSY: Busy = Busy {
-            code: ProblemCode::SearchesBusy,
-            detail: "More searches are asked for than this process makes at a time.",
-        };
+        const BUSY: Busy =
+            Busy { code: ProblemCode::SearchesBusy, detail: "Too many searches are in progress. Try again shortly." };
         self.searches.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 }

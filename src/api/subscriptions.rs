@@ -148,7 +148,9 @@ pub(crate) async fn register(
     Draft(body, mut faults, _): Draft<NewSubscription>,
 ) -> Result<Response, Problem> {
     if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
-        return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
+        return Err(Problem::forbidden(
+            "Browsers must register from one of the app's origins. Servers must send an API key.",
+        ));
     }
     let mut details = Faults::default();
     let user_id = user_id(body.user_id, &mut details);
@@ -227,7 +229,7 @@ fn check_replaces(replaces: Option<&Replaced>, by_server: bool, faults: &mut Fau
     let replaces = replaces?;
     let token = replaces.token.as_deref().map(read_token);
     faults.require(by_server || token.is_some(), "/replaces/token", "is missing");
-    faults.require(!matches!(token, Some(None)), "/replaces/token", "is not a token of ours");
+    faults.require(!matches!(token, Some(None)), "/replaces/token", "is not a token that this server issued");
     token.flatten()
 }
 
@@ -255,7 +257,7 @@ fn answer_registered(
             return Err(Problem::new(ProblemCode::VapidKeyDiffers, detail));
         }
         Registered::ReplacesUnknown => {
-            return Err(Problem::invalid_member("/replaces", "is no subscription that you may replace"));
+            return Err(Problem::invalid_member("/replaces", "is not a subscription that you may replace"));
         }
         Registered::TooManyTopics => return Err(Problem::too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),

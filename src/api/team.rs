@@ -188,7 +188,7 @@ pub(crate) async fn invite(
     let mut once = pending.begin(&state).await?;
     admin.must_still_be(once.conn()).await?;
     if !team::add(once.conn(), id, &email, now).await? {
-        return Err(Problem::new(ProblemCode::EmailTaken, "There is a teammate of that address.").into());
+        return Err(Problem::new(ProblemCode::EmailTaken, "A teammate with that address already exists.").into());
     }
     team::forget_removed(once.conn(), &removed_email(&state.vault, &email)).await?;
     team::set_grants(once.conn(), id, &grants).await?;
@@ -347,7 +347,7 @@ async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults
             },
         };
         if grants.0.iter().any(|given| given.app == app) {
-            faults.refuse(format!("/roles/{i}/app"), "has a role already: each app may have one");
+            faults.refuse(format!("/roles/{i}/app"), "already has a role: each app may have one");
         }
         grants.0.push(Grant { role, app });
     }

@@ -127,8 +127,12 @@ pub(super) async fn add(
 
 fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
     let Some(private) = &body.private_key else {
-        faults.require(body.public_key.is_none(), "/public_key", "may stand only beside `private_key`");
-        faults.require(body.state == Role::Active, "/state", "a generated key must be active: no browser uses it yet");
+        faults.require(body.public_key.is_none(), "/public_key", "is allowed only with `private_key`");
+        faults.require(
+            body.state == Role::Active,
+            "/state",
+            "a generated key must be active, because no browser uses it yet",
+        );
         return Some(SigningKey::generate());
     };
     match SigningKey::import(private, body.public_key.as_deref()) {

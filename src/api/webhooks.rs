@@ -245,7 +245,7 @@ impl WebhookSpec<'_> {
         faults.require(
             !self.events.is_empty() && self.events.len() <= EventType::ALL.len() && self.events.iter().all(tells),
             "/events",
-            "must name at least one event that webhooks are sent, and not `webhook.test`, which all are sent",
+            "must name at least one event type for webhooks, except `webhook.test`, which every webhook receives",
         );
         let about_subscriptions = self.events.iter().any(|event| event.is_about_subscription());
         faults.require(
@@ -261,7 +261,7 @@ impl WebhookSpec<'_> {
         if let Some(policy) = self.policy {
             let parsed = check(policy, &terms_of(app, PolicyLevel::Message), "/policy", &mut faults);
             let throttles = parsed.is_some_and(|parsed| parsed.layer.throttle.is_some());
-            faults.require(!throttles, "/policy/throttlePolicy", "does not hold for webhooks");
+            faults.require(!throttles, "/policy/throttlePolicy", "is not supported for webhooks");
         }
         faults.finish()?;
         // Also without a change of its events: a new URL would receive them.

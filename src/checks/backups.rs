@@ -19,12 +19,12 @@ pub(super) fn age(BackupStatus { last_at, since }: BackupStatus, now: Timestamp)
     match (last_at, since) {
         (Some(at), _) if now - at <= OLD => CheckResult::ok("backups", format!("the newest is {} hours old", days(at))),
         (Some(at), _) => CheckResult::warning("backups", format!("the newest is {} hours old", days(at)))
-            .advise("What happened since would be lost with the disk.")
+            .advise("If the disk fails, all later changes are lost.")
             .by(BY),
-        (None, Some(since)) if now - since > NEW => CheckResult::warning("backups", "none was made that is known of")
-            .advise("One that is made by other means is noted by `bellwire backup --made-elsewhere`.")
+        (None, Some(since)) if now - since > NEW => CheckResult::warning("backups", "no backup is recorded")
+            .advise("Record a backup made by other means with `bellwire backup --made-elsewhere`.")
             .by(BY),
-        (None, _) => CheckResult::ok("backups", "none was made yet"),
+        (None, _) => CheckResult::ok("backups", "no backup exists yet"),
     }
 }
 

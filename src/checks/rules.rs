@@ -48,8 +48,8 @@ fn beyond<T: PartialOrd>(value: T, [warning, failure]: [T; 2]) -> Health {
 
 /// Finding of a check that timed out.
 pub(super) fn too_slow(check: &'static str) -> CheckResult {
-    CheckResult::warning(check, "This could not be looked at within three seconds.")
-        .advise("Run the checks again; if it stays so, look what the database is busy with.")
+    CheckResult::warning(check, "This check did not end within three seconds.")
+        .advise("Run the checks again. If this recurs, find out what keeps the database busy.")
         .by("bellwire doctor")
 }
 
@@ -71,22 +71,26 @@ pub(super) fn reach(setup: &Setup) -> CheckResult {
         .advise("Say how many proxies end TLS in front of it, or have it speak HTTPS itself.")
         .by("BELLWIRE_TRUSTED_PROXIES=1"),
         Some(url) if url.scheme() == "https" => CheckResult::ok(CHECK, format!("Browsers reach this server at {url}.")),
-        Some(url) if is_this_machine(url) => CheckResult::ok(CHECK, format!("Only this machine reaches it, at {url}.")),
+        Some(url) if is_this_machine(url) => {
+            CheckResult::ok(CHECK, format!("Only this machine can reach the server, at {url}."))
+        }
         Some(url) => {
-            let detail =
-                format!("People sign in at {url}, without TLS: passwords, sessions and keys can be read on their way.");
+            let detail = format!(
+                "People sign in at {url}, without TLS: others on the network can read passwords, sessions and keys."
+            );
             CheckResult::failure(CHECK, detail)
-                .advise("Have it speak HTTPS itself, or put a proxy in front that ends TLS; and name the address.")
+                .advise("Configure HTTPS, or put a proxy in front that terminates TLS, and set the public URL.")
                 .by(format!("BELLWIRE_PUBLIC_URL=https://{}", url.host_str().unwrap_or("push.example.com")))
         }
-        None if listen.ip().is_loopback() => {
-            CheckResult::ok(CHECK, format!("It listens on this machine alone, at {listen}; no public URL is set."))
-        }
+        None if listen.ip().is_loopback() => CheckResult::ok(
+            CHECK,
+            format!("The server listens only on this machine, at {listen}; no public URL is set."),
+        ),
         None => CheckResult::warning(
             CHECK,
             format!("It listens at {listen}, and no public URL is set: links and passkeys do not work from elsewhere."),
         )
-        .advise("Name the URL under which browsers reach it.")
+        .advise("Set the URL at which browsers reach the server.")
         .by("BELLWIRE_PUBLIC_URL=https://push.example.com"),
     }
 }
@@ -105,17 +109,17 @@ pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> CheckResult
         }
         Ok(mode) => CheckResult::failure(
             MASTER_KEY,
-            format!("{name} may be read or written by others (mode {mode:o}), and no server starts with it."),
+            format!("{name} is readable or writable by other users (mode {mode:o}), so servers refuse to start."),
         )
-        .advise("Take their rights away; if strangers use this machine, change the key, too.")
+        .advise("Remove their permissions. If strangers use this machine, also change the key.")
         .by(format!("chmod 600 {name}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => CheckResult::failure(
             MASTER_KEY,
-            format!("{name} is not there: no server will start on this database without it."),
+            format!("{name} is missing: without it, no server can start on this database."),
         )
-        .advise("Put it back from its backup before anything is restarted.")
+        .advise("Restore it from its backup before you restart anything.")
         .by(format!("install -m 600 BACKUP {name}")),
-        Err(error) => CheckResult::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}."))
+        Err(error) => CheckResult::failure(MASTER_KEY, format!("{name} cannot be examined: {error}."))
             .advise("Give the user who runs Bellwire access to it.")
             .by(format!("ls -ld {name}")),
     }
@@ -141,12 +145,14 @@ pub(super) fn sealing(fastest: Option<&Sealer>) -> CheckResult {
     const CHECK: &str = "sealing";
     let Some(fastest) = fastest else {
         let sealer = Sealer::single();
-        let detail = format!("Payloads are sealed {sealer}. BELLWIRE_MULTI_BUFFER=false switches eight at a time off.");
+        let detail = format!(
+            "Payloads are sealed {sealer}. BELLWIRE_MULTI_BUFFER=false turns encryption of eight at a time off."
+        );
         return CheckResult::ok(CHECK, detail);
     };
     if fastest.is_faulty() {
         return CheckResult::warning(CHECK, format!("Payloads are sealed {fastest}."))
-            .advise("Nothing is sealed wrong now. Check the machine; until then, seal one payload at a time.")
+            .advise("Wrong results are no longer used. Check the machine; until then, encrypt one payload at a time.")
             .by("BELLWIRE_MULTI_BUFFER=false");
     }
     let why = if fastest.is_accelerated() { "" } else { " Eight at a time takes a processor with AVX-512 IFMA." };
@@ -159,12 +165,12 @@ pub(super) fn descriptors(limit: u64, wanted: u64) -> CheckResult {
     if limit >= wanted {
         return CheckResult::ok(
             CHECK,
-            format!("A server may have {limit} files and sockets open, and wants up to {wanted}."),
+            format!("A server may open {limit} files and sockets, and needs up to {wanted}."),
         );
     }
-    let detail = format!("A server may want {wanted} files and sockets at once, and the system lets it open {limit}.");
+    let detail = format!("A server may need {wanted} files and sockets at once, but the system allows {limit}.");
     CheckResult::warning(CHECK, detail)
-        .advise("Raise the hard limit of the service, or let fewer clients in at once.")
+        .advise("Raise the hard limit of the service, or allow fewer connections.")
         .by(format!("LimitNOFILE={}", wanted.next_power_of_two()))
 }
 
@@ -174,7 +180,7 @@ pub(super) fn disk(free: u64, all: u64) -> CheckResult {
     let is_little = |(octets, of_all): (u64, f64)| free < octets || share < of_all;
     let [warning, failure] = DISK_LITTLE.map(is_little);
     let detail = format!(
-        "{:.1} GiB are free where the data lies, {:.0} % of the disk.",
+        "{:.1} GiB are free on the disk of the data, {:.0} % of the disk.",
         free as f64 / (1u64 << 30) as f64,
         share * 100.0
     );
@@ -183,25 +189,27 @@ pub(super) fn disk(free: u64, all: u64) -> CheckResult {
         (_, true) => CheckResult::warning("disk", detail),
         _ => return CheckResult::ok("disk", detail),
     }
-    .advise("Make room, or keep less: retention is set in days.")
+    .advise("Free disk space, or shorten the retention.")
     .by("BELLWIRE_RETENTION_DAYS=30")
 }
 
 /// Finding for a matching schema. A mismatch is an error that includes the advice.
 pub(super) fn schema() -> CheckResult {
-    CheckResult::ok("schema", format!("The database's schema is that of this program, {VERSION}."))
+    CheckResult::ok("schema", format!("The database schema matches this program, {VERSION}."))
 }
 
 /// Checks the difference between the clocks of database and host. `ahead_us`: microseconds by which the database is ahead.
 pub(super) fn clock(ahead_us: i64) -> CheckResult {
     let detail = match (ahead_us.unsigned_abs() + 500) / 1_000 {
-        0 => "The database's clock shows what this host's does.".to_owned(),
+        0 => "The database's clock agrees with this host's clock.".to_owned(),
         ms if ahead_us > 0 => format!("The database's clock is {ms} ms ahead of this host's."),
         ms => format!("The database's clock is {ms} ms behind this host's."),
     };
     match ahead_us.abs() > CLOCK_TOLERANCE_US {
         true => CheckResult::warning("clock", detail)
-            .advise("The database's is followed; have both hosts keep time, for logs and certificates.")
+            .advise(
+                "Bellwire uses the database's clock. Synchronize the clocks of both hosts, for logs and certificates.",
+            )
             .by("timedatectl set-ntp true"),
         false => CheckResult::ok("clock", detail),
     }
@@ -227,7 +235,7 @@ pub(super) fn durability(settings: &DatabaseSettings) -> CheckResult {
         ("synchronous_commit", settings.synchronous_commit != "off"),
     ];
     match wrong.into_iter().find(|(_, is_right)| !is_right) {
-        None => CheckResult::ok(CHECK, "What is committed outlives a crash of the machine."),
+        None => CheckResult::ok(CHECK, "Committed data survives a crash of the machine."),
         Some((name, _)) => CheckResult::failure(
             CHECK,
             format!("`{name}` is off: messages that were accepted can be lost when the machine fails."),
@@ -243,7 +251,7 @@ pub(super) fn connections(&DatabaseSettings { connections, connections_max, .. }
     match health {
         Health::Ok => CheckResult::ok("database connections", detail),
         health => CheckResult::finding("database connections", health, detail)
-            .advise("Allow more, which takes a restart of Postgres, or give each process fewer by BELLWIRE_DATABASE_CONNECTIONS.")
+            .advise("Raise the limit, which requires a restart of Postgres, or lower BELLWIRE_DATABASE_CONNECTIONS.")
             .by(format!("ALTER SYSTEM SET max_connections = {};", 2 * connections_max)),
     }
 }
@@ -253,15 +261,17 @@ pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseS
     let age = beyond(xid_age, XID_AGE);
     let millions = xid_age / 1_000_000;
     match (autovacuum, age) {
-        (true, Health::Ok) => CheckResult::ok(CHECK, "Dead rows are cleared by autovacuum."),
-        (false, _) => CheckResult::failure(CHECK, "Autovacuum is off: dead rows pile up, and everything becomes slow.")
-            .advise("Turn it on.")
-            .by("ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"),
+        (true, Health::Ok) => CheckResult::ok(CHECK, "Autovacuum removes dead rows."),
+        (false, _) => {
+            CheckResult::failure(CHECK, "Autovacuum is off: dead rows accumulate, and all queries become slow.")
+                .advise("Turn it on.")
+                .by("ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();")
+        }
         (true, health) => CheckResult::finding(
             CHECK,
             health,
             format!(
-                "The oldest row is {millions} million transactions old; at 2,000 million Postgres takes no more writes."
+                "The oldest row is {millions} million transactions old; at 2,000 million Postgres refuses all writes."
             ),
         )
         .advise("Find out what keeps vacuum from freezing, then freeze.")
@@ -273,7 +283,7 @@ pub(super) fn cleaning(&DatabaseSettings { autovacuum, xid_age, .. }: &DatabaseS
 pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) -> CheckResult {
     const CHECK: &str = "old transactions";
     let Some((holder, since_s)) = oldest else {
-        return CheckResult::ok(CHECK, "No transaction keeps dead rows from being cleared.");
+        return CheckResult::ok(CHECK, "No transaction prevents the removal of dead rows.");
     };
     let health = since_s.map_or(Health::Warning, |since_s| beyond(since_s, OLD_S));
     if health == Health::Ok {
@@ -299,7 +309,7 @@ pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) ->
     CheckResult::finding(
         CHECK,
         health,
-        format!("{who} has kept dead rows from being cleared{long}: the queue becomes slow."),
+        format!("{who} has prevented the removal of dead rows{long}: the queue becomes slow."),
     )
     .advise("Find its owner, and end it if it is not needed.")
     .by(line)
@@ -308,7 +318,7 @@ pub(super) fn old_transactions(oldest: Option<&(VacuumBlocker, Option<f64>)>) ->
 /// Checks the number of days with partitions, today included.
 pub(super) fn partitions(days: u64) -> CheckResult {
     let detail = match days {
-        ..=1 => "There is a partition for today alone.".to_owned(),
+        ..=1 => "There is a partition only for today.".to_owned(),
         2 => "There are partitions for today and tomorrow.".to_owned(),
         days => format!("There are partitions for today and the {} days that follow.", days - 1),
     };
@@ -317,10 +327,12 @@ pub(super) fn partitions(days: u64) -> CheckResult {
         1.. => CheckResult::warning("partitions", detail),
         0 => CheckResult::failure(
             "partitions",
-            "There is no partition for today: rows go into one that is never dropped.",
+            "There is no partition for today: rows go into the default partition, which is never dropped.",
         ),
     }
-    .advise("Maintenance makes them ahead. Check that a process has that role, and read its log.")
+    .advise(
+        "Maintenance creates partitions in advance. Check that a process has the role `maintenance`, and read its log.",
+    )
     .by("bellwire serve --roles api,worker,maintenance")
 }
 
@@ -333,7 +345,7 @@ pub(super) fn api_keys(names: &[String]) -> CheckResult {
             let verb = if names.len() == 1 { "expires" } else { "expire" };
             let detail = format!("{many} {verb} within {} days, next `{}`.", KEYS_EXPIRE_WITHIN.num_days(), names[0]);
             CheckResult::warning(CHECK, detail)
-                .advise("Create new keys, replace these where they are used, and let these expire.")
+                .advise("Create new keys and use them in place of these keys before they expire.")
                 .by("bellwire key list --app APP")
         }
     }
@@ -344,10 +356,10 @@ pub(super) fn workers(versions: &[String]) -> CheckResult {
     let known: BTreeSet<&str> = versions.iter().map(String::as_str).collect();
     let named = known.iter().copied().collect::<Vec<_>>().join(", ");
     match (versions.len(), known.len()) {
-        (0, _) => CheckResult::failure(CHECK, "No process with the role `worker` lives: nothing is sent.")
+        (0, _) => CheckResult::failure(CHECK, "No process with the role `worker` is running: nothing is sent.")
             .advise("Start one.")
             .by("bellwire serve --roles worker"),
-        (1, _) => CheckResult::ok(CHECK, format!("One lives, of version {named}.")),
+        (1, _) => CheckResult::ok(CHECK, format!("One is running, of version {named}.")),
         (n, 1) => CheckResult::ok(CHECK, format!("{n} live, all of version {named}.")),
         (n, _) => CheckResult::warning(CHECK, format!("{n} live, of several versions: {named}."))
             .advise(format!("Restart the older ones with {VERSION}."))
@@ -374,7 +386,7 @@ pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> CheckResult {
     };
     CheckResult::warning("lanes", detail)
         .advise(
-            "Their deliveries are sent later. This shows the reason and the time, as the page of push services does.",
+            "Their deliveries are sent later. This command, like the page of push services, shows the reason and the time.",
         )
         .by("bellwire watch")
 }
@@ -383,11 +395,11 @@ pub(super) fn lanes(LaneCounts { held, broken }: LaneCounts) -> CheckResult {
 pub(super) fn queue(waited: Option<Duration>) -> CheckResult {
     let health = waited.map_or(Health::Ok, |waited| beyond(waited, LATE));
     match (health, waited) {
-        (Health::Ok, _) | (_, None) => CheckResult::ok("queue", "Nothing that is due waits for long."),
+        (Health::Ok, _) | (_, None) => CheckResult::ok("queue", "No due delivery has waited for long."),
         (health, Some(waited)) => {
             let detail = format!("The oldest delivery has been due for {} minutes.", waited.as_secs() / 60);
             CheckResult::finding("queue", health, detail)
-                .advise("If no lane is held and workers live, look what they are busy with.")
+                .advise("If no lane is held and workers are running, find out what keeps them busy.")
                 .by("bellwire watch")
         }
     }
@@ -395,12 +407,14 @@ pub(super) fn queue(waited: Option<Duration>) -> CheckResult {
 
 pub(super) fn runaways(held: &[String]) -> CheckResult {
     const CHECK: &str = "runaway guard";
-    let Some(first) = held.first() else { return CheckResult::ok(CHECK, "No app sends more than its size explains.") };
+    let Some(first) = held.first() else {
+        return CheckResult::ok(CHECK, "No app sends unusually many deliveries for its size.");
+    };
     CheckResult::failure(
         CHECK,
-        format!("Held, since they sent far more than their size explains: {}.", held.join(", ")),
+        format!("Held because they sent unusually many deliveries for their size: {}.", held.join(", ")),
     )
-    .advise("Find out what sends, cancel what should not go out, and release the app.")
+    .advise("Find the cause, cancel unwanted messages, and release the app.")
     .by(format!("bellwire app release {first}"))
 }
 

@@ -81,7 +81,7 @@ pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> any
         NewMasterKey::InPlace => match config.master_key_source() {
             MasterKeySource::File(path) => rotate_file(pool, &path).await,
             _ => bail!(
-                "the master key is in no file that could be replaced: give the new one with --to-file or --to-command"
+                "the master key is not in a file that could be replaced: give the new one with --to-file or --to-command"
             ),
         },
         NewMasterKey::InFile(path) => {
@@ -224,7 +224,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
             findings.push(match Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), None) {
                 Ok(found) => CheckResult::ok(
                     "postgres",
-                    format!("version {} in {}; the first start makes the database", found.major, found.dir.display()),
+                    format!("version {} in {}; the first start creates the database", found.major, found.dir.display()),
                 ),
                 Err(error) => unusable(error),
             });
@@ -260,7 +260,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                     master_key(&options, &config.master_key_source()).await
                 }
                 _ => match config.master_key_source().check() {
-                    Ok(()) => CheckResult::ok("master key", "the first start makes the keys"),
+                    Ok(()) => CheckResult::ok("master key", "the first start creates the keys"),
                     Err(error) => wrong_key(error),
                 },
             });
@@ -286,7 +286,7 @@ async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> Che
         Err(error) => return wrong_key(error),
     };
     match data_keys::check(&mut connection, source).await {
-        Ok(0) => CheckResult::ok("master key", "the first start makes the keys"),
+        Ok(0) => CheckResult::ok("master key", "the first start creates the keys"),
         Ok(keys) => CheckResult::ok("master key", format!("opens {keys} data keys")),
         Err(error) => wrong_key(error),
     }
@@ -322,7 +322,7 @@ fn wrong_key(error: impl Display) -> CheckResult {
 fn open_files() -> CheckResult {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((_, hard)) if hard < FILES_WANTED => {
-            CheckResult::warning("open files", format!("at most {hard}; a busy server wants {FILES_WANTED}"))
+            CheckResult::warning("open files", format!("at most {hard}; a busy server needs {FILES_WANTED}"))
                 .advise("Raise the hard limit, in a unit of systemd by this line.")
                 .by(format!("LimitNOFILE={FILES_WANTED}"))
         }
@@ -338,6 +338,6 @@ pub fn raise_open_files() {
         && soft < hard
         && let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {
-        tracing::warn!(soft, hard, %errno, "the limit of open files stays as it is");
+        tracing::warn!(soft, hard, %errno, "the limit of open files cannot be raised");
     }
 }

@@ -69,7 +69,7 @@ impl HeldCommand {
                 turned += u64::from(turn(client, app, what, verb).await?);
             }
             if turned == before {
-                bail!("what is left cannot be turned; `bellwire held list` shows it");
+                bail!("the remaining messages cannot be resumed or cancelled; `bellwire held list` shows them");
             }
         }
         restoring::clear(pool(client)?).await?;

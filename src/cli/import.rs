@@ -208,7 +208,7 @@ impl<'a> Import<'a> {
             );
         }
         if !exists && self.resume.is_some() {
-            bail!("there is no app {app:?}, so nothing of it broke off");
+            bail!("there is no app {app:?}, so there is no import to resume");
         }
         let may_set = !exists || self.call.has("with-settings");
         // What has broken off has made its settings, and a dry run makes none.
@@ -266,7 +266,7 @@ impl<'a> Import<'a> {
             let before = [ProblemCode::NotFound, ProblemCode::InvalidParameter, ProblemCode::TransfersBusy];
             match error {
                 error if CommandError::is(&error, &before) => error, // nothing has begun
-                error if self.dry_run => error.context("the file was not read to its end"),
+                error if self.dry_run => error.context("the check stopped before the end of the file"),
                 error => error.context(format!(
                     "the import was interrupted: continue it with the same arguments and `--app {app} --resume`"
                 )),
@@ -282,7 +282,7 @@ async fn resumed(client: &Client, all: &str, id: &str) -> anyhow::Result<String>
     }
     let imports = client.list(ApiRequest::get(all.to_owned())).await?;
     let open = rows(&imports).find(|import| import["finished_at"].is_null() && import["dry_run"] == false);
-    Ok(text(open.context("no import of this app has broken off")?, "/id"))
+    Ok(text(open.context("this app has no interrupted import")?, "/id"))
 }
 
 /// Checks that the rest of a dry run is complete, if there is no app to try it on.
@@ -301,7 +301,7 @@ async fn look_through(mut source: LineSource) -> anyhow::Result<Value> {
         faults.push(fault(
             source.before + 1,
             "type",
-            "the export breaks off here: its last line, of the type `end`, is missing",
+            "the export is incomplete: its last line, of the type `end`, is missing",
         ));
     }
     let refused = faults.len();

@@ -99,7 +99,10 @@ fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
         );
     }
     if let Some(file) = config.passed_over() {
-        tracing::warn!("{} is not read for being here; `--config` names a file of settings", file.display());
+        tracing::warn!(
+            "{} is ignored: settings files are not read from the working directory; name it with `--config`",
+            file.display()
+        );
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ async fn proxy_refusal_prunes_nobody_and_alerts() {
         assert_eq!(alerts.len(), 1, "{alerts:?}");
         assert_eq!((&alerts[0]["kind"], &alerts[0]["n"]), (&json!("egress"), &json!(1)), "{alerts:?}");
         let detail = alerts[0]["detail"].as_str().expect("a text");
-        let why = if refusal.contains("410") { "it answered 410" } else { "it wants other credentials" };
+        let why = if refusal.contains("410") { "it answered 410" } else { "it refused the credentials" };
         assert!(detail.contains(why) && detail.contains("fcm"), "{detail}");
 
         gate.is_open.store(true, Ordering::SeqCst);

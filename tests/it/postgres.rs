@@ -260,7 +260,7 @@ fn root_learns_the_owner_of_a_database() {
     Embedded::start(&options(dir.path())).expect("it starts").stop();
     nix::unistd::chown(&dir.path().join("postgres"), Some(STRANGER), None).expect("theirs");
     let error = Embedded::start(&options(dir.path())).expect_err("it is theirs").to_string();
-    assert!(error.contains(&format!("run this as that user, such as by `sudo -u {STRANGER}`")), "{error}");
+    assert!(error.contains(&format!("run this as that user, for example with `sudo -u {STRANGER}`")), "{error}");
 }
 
 #[test]

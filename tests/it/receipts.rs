@@ -118,7 +118,7 @@ async fn wrong_receipt_is_refused_silently_and_alone() {
     for wrong in [foreign.as_str(), "", "x", &good[1..]] {
         let refused = report(&api, json!({"receipt": wrong, "kind": "displayed"})).await;
         assert_eq!(refused.refusal(), (400, "invalid_receipt", vec![]), "{wrong}");
-        assert_eq!(refused.json["detail"], "The receipt is not one of ours.");
+        assert_eq!(refused.json["detail"], "This server did not issue the receipt.");
     }
     for (body, pointer) in [
         (json!({"receipt": good, "kind": "seen"}), "/kind"),

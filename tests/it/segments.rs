@@ -357,8 +357,8 @@ async fn wrong_segment_never_becomes_everybody() {
         (segment("unheard-of"), "/to/segment", "is neither the name of a segment of this app"),
         (segment("plan = "), "/to/segment", "at character 8: expected a text between quotes"),
         (segment(""), "/to/segment", "at character 1"),
-        (json!({"users": ["ann"], "segment": "tag('x')"}), "/to/segment", "may stand alone or beside"),
-        (json!({"subscriptions": [], "segment": "tag('x')"}), "/to/segment", "may stand alone or beside"),
+        (json!({"users": ["ann"], "segment": "tag('x')"}), "/to/segment", "is allowed only alone or with"),
+        (json!({"subscriptions": [], "segment": "tag('x')"}), "/to/segment", "is allowed only alone or with"),
         (json!({"all": true, "topic": "news", "segment": "tag('x')"}), "/to", "exactly one of"),
     ] {
         let body = json!({"to": to, "content": content, "ttl": -1});

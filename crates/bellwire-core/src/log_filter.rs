@@ -19,7 +19,7 @@ pub enum WrongFilter {
     Length,
     /// A part is neither a level nor `target=level`.
     #[error(
-        "must be levels (error, warn, info, debug, trace), each for all or for a part, as in info,bellwire_dispatch=debug"
+        "must be levels (error, warn, info, debug, trace), each for everything or for one part, as in info,bellwire_dispatch=debug"
     )]
     Directive,
     /// A part names another library, whose log lines may contain endpoints, keys and payloads.

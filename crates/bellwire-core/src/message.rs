@@ -206,9 +206,9 @@ impl Content {
             (Some(_), Some(_)) => return refuse("/payload", "cannot be combined with `content`"),
             (None, None) => return refuse("/content", "is missing: give `content`, `payload` or `template`"),
             (Some(_), None) if envelope == Some(false) => {
-                return refuse("/envelope", "may be false only beside `payload`");
+                return refuse("/envelope", "may be false only with `payload`");
             }
-            (None, Some(_)) if compact.is_some() => return refuse("/compact", "may stand only beside `content`"),
+            (None, Some(_)) if compact.is_some() => return refuse("/compact", "is allowed only with `content`"),
             (None, Some(payload)) if envelope == Some(false) && payload.as_bytes().is_empty() => {
                 let detail = "is empty, and `envelope` is false: browsers hand your service worker a push without data; \
                               give at least one octet, or leave `envelope` out";

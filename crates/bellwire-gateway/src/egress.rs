@@ -145,7 +145,7 @@ pub enum ProxyError {
     #[error("it cannot be reached: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The proxy requires credentials, or refused the given ones.
-    #[error("it wants other credentials than those of BELLWIRE_EGRESS_PROXY")]
+    #[error("it refused the credentials of BELLWIRE_EGRESS_PROXY")]
     Credentials,
     /// The proxy responded with another status than 2xx.
     #[error("it answered {0}")]

@@ -91,7 +91,7 @@ impl FromStr for HostMapping {
             None => (rest, None),
         };
         Ok(Self {
-            host: url::Host::parse(host).map_err(|_| ParseHostMappingError("the host is not one"))?.to_string(),
+            host: url::Host::parse(host).map_err(|_| ParseHostMappingError("the host is invalid"))?.to_string(),
             gateway: Gateway::from_name(gateway).ok_or(ParseHostMappingError("the gateway is unknown"))?,
             address: address
                 .map(|a| a.parse().map_err(|_| ParseHostMappingError("the address is not ip:port")))

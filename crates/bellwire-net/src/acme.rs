@@ -42,7 +42,7 @@ pub enum Error {
     /// The authority does not offer TLS-ALPN-01 challenges.
     #[error("the authority does not offer TLS-ALPN-01 for this domain")]
     NotOffered,
-    #[error("the authority was not done within {} s", PATIENCE.as_secs())]
+    #[error("the authority did not finish within {} s", PATIENCE.as_secs())]
     Slow,
     /// A local step failed, such as publishing the proof.
     #[error("{0}")]

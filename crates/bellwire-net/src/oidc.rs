@@ -87,7 +87,7 @@ pub enum OidcFailure {
     /// The provider rejected the code, or its response fails verification. The text is for the log.
     #[error("the OpenID provider's response failed verification: {0}")]
     Refused(String),
-    #[error("too many people sign in by the OpenID provider at this moment")]
+    #[error("too many sign-ins at the OpenID provider are in progress")]
     Busy,
 }
 

@@ -92,7 +92,7 @@ pub enum ExchangeFailure {
     Connect(String),
     #[error("the connection broke: {0}")]
     Broken(String),
-    #[error("the response ({status}) broke off: {cause}")]
+    #[error("the response ({status}) was incomplete: {cause}")]
     Incomplete { status: StatusCode, cause: String },
     #[error("the response ({status}) has more than {max} bytes")]
     TooLarge { status: StatusCode, max: usize },

@@ -68,7 +68,7 @@ pub enum Error {
     NotInstalled,
     /// The cluster has a major version that is no longer installed.
     #[error(
-        "the data directory was made by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
+        "the data directory was created by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
          install postgresql-{major}`; to move to a newer version, install both and run `bellwire postgres upgrade`"
     )]
     OtherVersion {
@@ -106,7 +106,7 @@ pub enum Error {
     )]
     NoUser(&'static str),
     /// Root found a cluster that belongs neither to root nor to that user.
-    #[error("the database in {} is of user `{owner}`: run this as that user, such as by `sudo -u {owner}`", dir.display())]
+    #[error("the database in {} belongs to user `{owner}`: run this as that user, for example with `sudo -u {owner}`", dir.display())]
     Anothers {
         /// Directory of the cluster.
         dir: PathBuf,

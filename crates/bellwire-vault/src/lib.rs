@@ -28,7 +28,7 @@ pub const OVERHEAD: usize = NUMBER_LEN + NONCE_LEN + TAG_LEN;
 
 /// Error of a sealed value that cannot be opened: sealed under another key, for another row, or tampered with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a sealed value of {place} does not open with this server's keys")]
+#[error("an encrypted value of {place} cannot be decrypted with this server's keys")]
 pub struct Unopenable {
     place: &'static str,
 }

@@ -30,16 +30,16 @@ pub enum KeyError {
     PublicOnly,
     /// Invalid PEM: not a private key on P-256, or its public key does not match.
     #[error(
-        "has no sound PEM block `PRIVATE KEY` or `EC PRIVATE KEY` on the curve P-256 (prime256v1); remove its other blocks"
+        "has no valid PEM block `PRIVATE KEY` or `EC PRIVATE KEY` on the curve P-256 (prime256v1); remove its other blocks"
     )]
     Pem,
     /// JSON that is not an EC key on P-256.
     #[error(
-        "is no JSON with a JWK (\"kty\": \"EC\", \"crv\": \"P-256\", `d`) or a member `privateKey`; remove what stands around the JSON"
+        "is not JSON with a JWK (\"kty\": \"EC\", \"crv\": \"P-256\", `d`) or a member `privateKey`; remove everything around the JSON"
     )]
     Jwk,
     /// A raw private key of the wrong length.
-    #[error("a private key has 32 octets, here are {octets}")]
+    #[error("a private key has 32 octets, but {octets} were given")]
     Length {
         /// Number of bytes of the given key.
         octets: usize,

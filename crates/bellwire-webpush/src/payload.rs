@@ -41,7 +41,7 @@ const _: () = assert!(STAMP_MAX + RAW_FRAME.len() <= ENVELOPE_RESERVE);
 
 /// Content that does not fit into a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the content has {octets} octets as sent, the limit is {limit}")]
+#[error("the content has {octets} octets when sent; the limit is {limit}")]
 pub struct TooLarge {
     /// Bytes of the content as sent, without Bellwire's envelope.
     pub octets: usize,

@@ -131,7 +131,7 @@ async fn write(server: &Server<MayChangeSettings>, state: &ApiState, set: Set) -
     let (app, servers) = (server.app.id, state.settings.guard);
     let before = guards::read(&state.pool, app).await?.or(servers);
     if set.or(servers).is_looser_than(before) && !server.caller.may(Scope::Operator) {
-        return Err(Problem::forbidden("A guard is made to allow for more by operators only."));
+        return Err(Problem::forbidden("Only operators can raise the limits of a guard."));
     }
     let mut tx = state.begin().await?;
     guards::write(&mut tx, app, set).await?;

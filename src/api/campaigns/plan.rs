@@ -217,7 +217,7 @@ impl CampaignPlan {
         faults.require(holdout.is_some(), "/holdout", SHARE_RULE);
         let expires_at = self.expires_at;
         let in_time = expires_at.is_none_or(|end| end > now && end <= now + AHEAD_MAX);
-        faults.require(in_time, "/expires_at", "must lie ahead, by at most a year");
+        faults.require(in_time, "/expires_at", "must be in the future, at most one year ahead");
         let when = self.when(now, &mut faults);
         let pace = self.pace.and_then(|pace| pace.check(&mut faults));
         let test = self.test.as_ref().and_then(|test| self.check_test(test, &mut faults));
@@ -240,7 +240,7 @@ impl CampaignPlan {
     fn when(&self, now: Timestamp, faults: &mut Faults) -> Option<When> {
         match (&self.schedule, &self.follows) {
             (Some(_), Some(_)) => {
-                faults.refuse("/schedule", "must be left out of a follow-up, which has its time by `follows`");
+                faults.refuse("/schedule", "must not be set for a follow-up: `follows` determines its time");
                 None
             }
             (Some(schedule), None) => {
@@ -259,10 +259,10 @@ impl CampaignPlan {
         faults.require(
             !by_recipient,
             "/test",
-            "has no place in a schedule by the recipients' clock: their times differ",
+            "cannot be combined with a schedule in the recipients' timezones, because their times differ",
         );
         let share = share(test.share).filter(|share| *share > 0);
-        faults.require(share.is_some(), "/test/share", "must be a share of the audience above 0, to 0.5");
+        faults.require(share.is_some(), "/test/share", "must be a share of the audience: above 0, at most 0.5");
         faults.require(is_span(test.after), "/test/after", "must be 60 to 2419200 seconds");
         let confidence = test.confidence.unwrap_or(0.95);
         let likely = (0.8..=0.999).contains(&confidence);
@@ -280,7 +280,7 @@ impl CampaignPlan {
             faults.require(names.insert(&variant.name), &name, "is the name of another variant");
             faults.require((1..=1_000).contains(&variant.weight.unwrap_or(1)), &weight, "must be 1 to 1000");
             if variant.message.contains_key("to") {
-                let detail = "must be left out: variants are for shares of one audience";
+                let detail = "must not be set: variants share one audience";
                 faults.refuse(format!("/variants/{i}/message/to"), detail);
             }
         }
@@ -295,11 +295,15 @@ impl CampaignPlan {
         let given = variants.map(|(i, variant)| (format!("/variants/{i}/hour"), variant.hour));
         for (pointer, hour) in given.chain([("/schedule/hour".to_owned(), own)]) {
             let is_own = hour == Some(Hour::Best);
-            faults.require(!(is_own && by_recipient), &pointer, "`best` has no place beside the timezone `recipient`");
+            faults.require(
+                !(is_own && by_recipient),
+                &pointer,
+                "`best` cannot be combined with the timezone `recipient`",
+            );
             faults.require(
                 !(is_own && self.test.is_some()),
                 &pointer,
-                "`best` has no place beside `test`: times differ",
+                "`best` cannot be combined with `test`, because the send times differ",
             );
         }
     }
@@ -384,7 +388,7 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
         SentTo::Topic { name, may_be_missing } => CampaignAudience::Topic { name, may_be_missing },
         SentTo::All => CampaignAudience::All,
         SentTo::Subscriptions(_) | SentTo::Users(_) => {
-            let detail = "must be a topic, a segment or all: whom you can name, send messages to";
+            let detail = "must be a topic, a segment or all; use messages for single users and subscriptions";
             return Err(Problem::invalid_member("/to", detail));
         }
     };
@@ -419,7 +423,7 @@ impl ScheduleBody {
                     send_at::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
                 let utc = local.and_utc();
                 if utc > now + AHEAD_MAX || utc < now - TimeDelta::days(2) {
-                    return Err(("/at", "must lie ahead, by at most a year".into()));
+                    return Err(("/at", "must be in the future, at most one year ahead".into()));
                 }
                 Ok(When::Recipients { local, past: self.past.unwrap_or(Past::Tomorrow) })
             }
@@ -428,7 +432,7 @@ impl ScheduleBody {
                     (if member == send_at::TIMEZONE { "/timezone" } else { "/at" }, detail.replace("send_at", "at"))
                 })?;
                 if at > now + AHEAD_MAX || at < now - send_at::LATE_MAX {
-                    return Err(("/at", "must lie ahead, by at most a year".into()));
+                    return Err(("/at", "must be in the future, at most one year ahead".into()));
                 }
                 Ok(When::At(at))
             }
@@ -441,7 +445,7 @@ impl ScheduleBody {
                     None => Err(("/cron", "never comes".into())),
                 }
             }
-            (None, None) | (Some(_), Some(_)) => Err(("", "must hold exactly one of `at`, `cron`".into())),
+            (None, None) | (Some(_), Some(_)) => Err(("", "must have exactly one of `at`, `cron`".into())),
         }
     }
 }
@@ -462,7 +466,7 @@ impl PaceBody {
                 fits.then_some(Pace::SpreadOver(seconds))
             }
             (None, None) | (Some(_), Some(_)) => {
-                faults.refuse("/pace", "must hold exactly one of `per_minute`, `spread_over`");
+                faults.refuse("/pace", "must have exactly one of `per_minute`, `spread_over`");
                 None
             }
         }

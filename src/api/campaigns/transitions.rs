@@ -31,7 +31,10 @@ pub(crate) async fn start(
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
     if row.state == CampaignState::Draft && is_past(&plan, now) {
-        return Err(Problem::new(ProblemCode::CampaignPast, "The time of this campaign has passed: change its plan."));
+        return Err(Problem::new(
+            ProblemCode::CampaignPast,
+            "The start time of this campaign has passed. Change its plan.",
+        ));
     }
     steer(&server, &state, row, CampaignOrder::Start).await
 }
@@ -63,10 +66,7 @@ pub(crate) async fn resume(
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
-        return Err(Problem::new(
-            ProblemCode::CampaignPast,
-            "This campaign has expired: all that can be done is to cancel it.",
-        ));
+        return Err(Problem::new(ProblemCode::CampaignPast, "This campaign has expired. It can only be cancelled."));
     }
     steer(&server, &state, row, CampaignOrder::Resume).await
 }

@@ -102,7 +102,7 @@ fn ttl_s(ttl: Option<i64>) -> Result<Option<i32>, &'static str> {
 
 fn check(filter: &DeadLetterFilter, cap: Option<i64>, faults: &mut Faults) -> i64 {
     let open = filter.state.is_none_or(|state| state == Standing::Open);
-    faults.require(open, "/filter/state", "must be `open`: nothing is done with other letters");
+    faults.require(open, "/filter/state", "must be `open`: other dead letters cannot be replayed or discarded");
     let cap = cap.unwrap_or(CAP_DEFAULT);
     faults.require((1..=CAP_MAX).contains(&cap), "/cap", "must be 1 to 100000");
     cap
@@ -253,11 +253,12 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
     match find(state, app, id).await?.state {
         Standing::Open => Ok(()),
         Standing::Closed => {
-            let detail = "What is gone or expired has no way back: its letter is only kept for the record.";
+            let detail =
+                "A delivery that is gone or expired cannot be replayed: its dead letter is kept only as a record.";
             Err(Problem::new(ProblemCode::DeadLetterClosed, detail))
         }
         Standing::Replayed | Standing::Discarded => {
-            Err(Problem::new(ProblemCode::DeadLetterSettled, "This letter was replayed or discarded already."))
+            Err(Problem::new(ProblemCode::DeadLetterSettled, "This dead letter was already replayed or discarded."))
         }
     }
 }

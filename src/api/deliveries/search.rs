@@ -140,14 +140,14 @@ impl DeliveryQuery {
             return Err(Problem::invalid_parameter("user_id", "is required, or `subscription`, or `message`"));
         }
         if self.user_id.is_some() && self.subscription.is_some() {
-            return Err(Problem::invalid_parameter("subscription", "does not go together with `user_id`"));
+            return Err(Problem::invalid_parameter("subscription", "cannot be combined with `user_id`"));
         }
         if let Some(user) = &self.user_id {
             user.parse::<UserId>().map_err(|rule| Problem::invalid_parameter("user_id", rule))?;
         }
         let of_time = [("since", self.since), ("until", self.until)].into_iter().find(|(_, time)| time.is_some());
         match of_time.filter(|_| self.message.is_some()) {
-            Some((name, _)) => Err(Problem::invalid_parameter(name, "does not go together with `message`")),
+            Some((name, _)) => Err(Problem::invalid_parameter(name, "cannot be combined with `message`")),
             None => Ok(()),
         }
     }
@@ -161,7 +161,9 @@ impl DeliveryQuery {
     /// Returns the direction of paging and the start position.
     fn from(&self) -> Result<(Towards, DeliveryCursor), Problem> {
         let Some(text) = &self.iterator else { return Ok((Towards::Older, self.top())) };
-        place(text).ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))
+        place(text).ok_or_else(|| {
+            Problem::invalid_parameter("iterator", "must be a value that an earlier page of this list returned")
+        })
     }
 
     async fn whose(&self, state: &ApiState, app: AppId) -> Result<Whose, Problem> {

@@ -165,18 +165,18 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Position>, Problem> {
 fn refused(refused: ListenError) -> Problem {
     match refused {
         ListenError::Full => {
-            let detail = "This process has as many listeners as it lets in.";
+            let detail = "This process has the maximum number of event stream listeners. Try again later.";
             Problem::new(ProblemCode::ListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         ListenError::AppFull => {
             let detail =
-                "An app has as many listeners as one app may have, or as there are places left for the others.";
+                "This app has the maximum number of listeners, or the remaining places are reserved for other apps.";
             Problem::new(ProblemCode::AppListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         ListenError::KeyFull => {
-            let detail = "This API key has as many listeners as one key may have.";
+            let detail = "This API key has the maximum number of listeners.";
             Problem::new(ProblemCode::KeyListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }

@@ -33,7 +33,7 @@ pub(super) enum Broken {
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
     Line(#[from] NoLine),
-    #[error("what was stored does not read")]
+    #[error("a stored value cannot be read")]
     Stored,
 }
 

@@ -95,7 +95,7 @@ pub(super) struct SubscriptionLine<'a> {
 pub(super) enum NoLine {
     #[error(transparent)]
     Sealed(#[from] Unopenable),
-    #[error("stored JSON does not read: {0}")]
+    #[error("stored JSON cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Csv(#[from] csv::Error),

@@ -22,13 +22,13 @@ impl Giving {
     async fn run(mut self) {
         let given = self.give_all().await;
         if let Err(why) = &given {
-            tracing::warn!(export = %self.giver.id, %why, "an export broke off");
+            tracing::warn!(export = %self.giver.id, %why, "an export was aborted");
         }
         // Before the body ends, so that a client that has seen its end finds it complete.
         let Giver { state, id, .. } = &self.giver;
         let noted = exports::end(&state.pool, *id, self.lines, given.is_ok(), state.clock.now()).await;
         if let Err(error) = noted {
-            tracing::warn!(export = %id, %error, "how an export ended could not be noted");
+            tracing::warn!(export = %id, %error, "the result of an export could not be recorded");
         }
         if given.is_ok() {
             let _ = self.to.end().await;

@@ -201,7 +201,7 @@ impl FromRequestParts<ApiState> for Onlooker {
             _ => caller.require(Scope::Operator).map(|()| None)?,
         };
         if apps.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Problem::forbidden("This takes the role `viewer` on an app, or for all apps."));
+            return Err(Problem::forbidden("This requires the role `viewer` on an app, or for all apps."));
         }
         Ok(Self { caller, apps })
     }
@@ -316,7 +316,7 @@ async fn authenticate_key(
 ) -> Result<(ApiKey, Option<App>), Problem> {
     let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))
-        .ok_or_else(|| Problem::unauthorized("This takes an API key: `Authorization: Bearer bw_…`."))?;
+        .ok_or_else(|| Problem::unauthorized("This requires an API key: `Authorization: Bearer bw_…`."))?;
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
     let attempt = state.limits.keys.attempt(secret, client)?;
     let shown = (api_keys::mac(&state.vault, secret), app);
@@ -349,7 +349,7 @@ pub(crate) async fn find(state: &ApiState, shown: CredentialKey) -> Result<Optio
         // Once a day. A failed write does not refuse the request.
         && let Err(error) = api_keys::note_use(&state.pool, key.id, now.date_naive()).await
     {
-        tracing::warn!(%error, "the day on which an API key was used could not be noted");
+        tracing::warn!(%error, "the last use of an API key could not be recorded");
     }
     // What is not there yet may be there a moment later: only what is complete is remembered.
     if let Some(read) = found.as_ref().filter(|(_, app)| app.is_some() == shown.1.is_some()) {
@@ -389,7 +389,9 @@ impl<S> RegistrationCaller<S> {
         if self.server || self.token.is_some() {
             return Ok(());
         }
-        Err(Problem::unauthorized("This takes the subscription's token (`Bearer bt_…`) or an API key (`Bearer bw_…`)."))
+        Err(Problem::unauthorized(
+            "This requires the subscription's token (`Bearer bt_…`) or an API key (`Bearer bw_…`).",
+        ))
     }
 }
 
@@ -407,7 +409,7 @@ impl<S: Needed> FromRequestParts<ApiState> for RegistrationCaller<S> {
             }
             None => None,
             Some(text) => {
-                Some(read_token(text).ok_or_else(|| Problem::invalid_token("The token is not one of ours."))?)
+                Some(read_token(text).ok_or_else(|| Problem::invalid_token("This server did not issue the token."))?)
             }
         };
         let app = parts.extensions.get::<App>().cloned();

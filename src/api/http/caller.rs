@@ -57,7 +57,7 @@ impl Caller {
     pub(crate) fn require_for_server(&self, scope: Scope) -> Result<(), Problem> {
         match &self.holder {
             CallerIdentity::Key(key) if key.app.is_some() => {
-                Err(Problem::forbidden(format!("This takes a key of the server with the scope `{}`.", scope.name())))
+                Err(Problem::forbidden(format!("This requires a key of the server with the scope `{}`.", scope.name())))
             }
             _ => Self { app: None, ..self.clone() }.require(scope),
         }
@@ -66,9 +66,9 @@ impl Caller {
     /// Returns a 403 problem that names the missing scope or role.
     pub(super) fn lacks(&self, scope: Scope, role: Role) -> Problem {
         Problem::forbidden(match (&self.holder, self.app) {
-            (CallerIdentity::Teammate(..), Some(_)) => format!("This takes the role `{}` on this app.", role.name()),
-            (CallerIdentity::Teammate(..), None) => format!("This takes the role `{}` for all apps.", role.name()),
-            _ => format!("This takes an API key with the scope `{}`.", scope.name()),
+            (CallerIdentity::Teammate(..), Some(_)) => format!("This requires the role `{}` on this app.", role.name()),
+            (CallerIdentity::Teammate(..), None) => format!("This requires the role `{}` for all apps.", role.name()),
+            _ => format!("This requires an API key with the scope `{}`.", scope.name()),
         })
     }
 

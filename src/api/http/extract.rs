@@ -111,7 +111,7 @@ pub(crate) async fn read_body(request: Request, limit: usize, within: Duration) 
 async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
     let mut octets = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| malformed("The body broke off.".into()))?;
+        let frame = frame.map_err(|_| malformed("The connection closed before the end of the body.".into()))?;
         let Some(data) = frame.data_ref() else { continue };
         if data.len() > limit - octets.len() {
             return Err(too_large(limit));

@@ -33,7 +33,7 @@ const AT_ONCE: usize = 4;
 /// Maximum wait for another change to the same kind of resource.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BUSY: Busy =
-    Busy { code: ProblemCode::EditsBusy, detail: "More is being changed under a condition than can be at a time." };
+    Busy { code: ProblemCode::EditsBusy, detail: "Too many conditional changes are in progress. Try again shortly." };
 
 pub(crate) struct Edits {
     state: ApiState,
@@ -81,7 +81,7 @@ impl Edits {
             return Ok(());
         }
         let detail = match now {
-            Some(_) if unwanted => "The resource exists already.",
+            Some(_) if unwanted => "The resource already exists.",
             Some(_) => "The resource has changed since you read it: read it again, and then decide.",
             None => "The resource does not exist or was deleted.",
         };

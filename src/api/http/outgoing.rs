@@ -20,7 +20,7 @@ use crate::api::ApiState;
 /// the truncation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyInterrupted {
-    #[error("the client has gone, or took nothing for too long")]
+    #[error("the client disconnected or stopped reading")]
     Client,
     #[error("the caller no longer has permission")]
     Forbidden,
@@ -100,7 +100,7 @@ impl Outgoing {
         tokio::spawn(async move {
             let _place = place;
             if let Err(why) = self.give_all(parts).await {
-                tracing::warn!(what, why, "an answer broke off");
+                tracing::warn!(what, why, "a response was aborted");
             }
         });
     }

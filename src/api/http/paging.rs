@@ -46,8 +46,9 @@ impl Paging {
             return Ok(PageRequest { limit, towards: Towards::Older, beyond: Uuid::max() });
         };
         let read = read(text, 16).and_then(|(towards, key)| Some((towards, Uuid::from_slice(&key).ok()?)));
-        let (towards, beyond) =
-            read.ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))?;
+        let (towards, beyond) = read.ok_or_else(|| {
+            Problem::invalid_parameter("iterator", "must be a value that an earlier page of this list returned")
+        })?;
         Ok(PageRequest { limit, towards, beyond })
     }
 }

@@ -120,7 +120,7 @@ pub(crate) async fn create(
     Making(body, mut faults, pending): Making<NewIdentityKey>,
 ) -> Result<Response, Instead> {
     if server.caller.expires_at().is_some() {
-        let detail = "An identity key never expires: one that lasts makes it, not an API key that expires.";
+        let detail = "An identity key never expires, so an API key that expires cannot create it.";
         return Err(Problem::forbidden(detail).into());
     }
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
@@ -162,14 +162,18 @@ pub(crate) async fn create(
 fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option<Zeroizing<String>>)> {
     let public = wanted.public_key.as_ref();
     if wanted.algorithm == Algorithm::Hs256 {
-        faults.require(public.is_none(), "/public_key", "may stand only beside `\"algorithm\": \"ES256\"`");
+        faults.require(public.is_none(), "/public_key", "is allowed only with `\"algorithm\": \"ES256\"`");
         let secret = wanted.secret.as_ref().map_or_else(Key::generate, |secret| Zeroizing::new(secret.clone()));
         let fits = (32..=255).contains(&secret.len()) && secret.bytes().all(|octet| octet.is_ascii_graphic());
         faults.require(fits, "/secret", "must be 32 to 255 characters of ASCII, without spaces");
         return Some((shared(wanted.form, secret.as_bytes().to_vec().into()), Some(secret)));
     }
-    faults.require(wanted.secret.is_none(), "/secret", "may stand only beside `\"algorithm\": \"HS256\"`");
-    faults.require(wanted.form == ProofForm::Jwt, "/form", "must be `jwt` with ES256: an HMAC takes a shared secret");
+    faults.require(wanted.secret.is_none(), "/secret", "is allowed only with `\"algorithm\": \"HS256\"`");
+    faults.require(
+        wanted.form == ProofForm::Jwt,
+        "/form",
+        "must be `jwt` with ES256: an HMAC requires a shared secret",
+    );
     let text = match public {
         Some(Value::String(pem)) => pem.clone(),
         Some(jwk) => jwk.to_string(),
@@ -221,11 +225,11 @@ pub(in crate::api) async fn check_user(
             let mut problem = Problem::forbidden(detail);
             problem.errors.push(FieldError::member(
                 "/user_id",
-                "takes a `user_token`, or an API key with the scope `subscribers`",
+                "requires a `user_token`, or an API key with the scope `subscribers`",
             ));
             return Err(problem);
         }
-        (None, Some(_)) => return Err(Problem::invalid_member("/user_token", "may stand only beside `user_id`")),
+        (None, Some(_)) => return Err(Problem::invalid_member("/user_token", "is allowed only with `user_id`")),
         (Some(user), Some(token)) => (user, token),
     };
     let keys = keys_of(state, app).await?;

@@ -309,7 +309,7 @@ impl<'a> ImportSource<'a> {
             };
             return Some(LineFault { line: 1, field: String::new(), reason });
         }
-        let reason = "the export breaks off here: its last line, of the type `end`, is missing";
+        let reason = "the export is incomplete: its last line, of the type `end`, is missing";
         self.reader.lacks_end().then(|| LineFault {
             line: lines + 1,
             field: "type".to_owned(),
@@ -372,7 +372,11 @@ impl<'a> ImportSource<'a> {
             }
             match timeout_at(until.min(self.part_until).min(self.recheck_at), self.body.next()).await {
                 Ok(None) => return Ok(None),
-                Ok(Some(octets)) => return octets.map(Some).map_err(|_| malformed("The body broke off.".into())),
+                Ok(Some(octets)) => {
+                    return octets
+                        .map(Some)
+                        .map_err(|_| malformed("The connection closed before the end of the body.".into()));
+                }
                 Err(_) => {}
             }
         }

@@ -32,11 +32,11 @@ pub(super) struct Record {
 /// Reason for which the bytes are not a file of this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoFile {
-    #[error("is no JSON array of subscriptions")]
+    #[error("is not a JSON array of subscriptions")]
     NoArray,
     #[error("has a JSON array or object without an end")]
     NoEnd,
-    #[error("has something behind its JSON array")]
+    #[error("has text after its JSON array")]
     More,
 }
 

@@ -62,7 +62,7 @@ impl From<NotTaken> for Problem {
     fn from(not_taken: NotTaken) -> Self {
         match not_taken {
             NotTaken::Busy => {
-                let detail = "Too many messages are waiting to be stored. Nothing of this was: send it again shortly.";
+                let detail = "Too many messages are waiting to be stored, and this request was not stored. Send it again shortly.";
                 Self::new(ProblemCode::TooManyMessages, detail)
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }

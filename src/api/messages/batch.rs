@@ -265,7 +265,7 @@ async fn check(
     let template = templates.resolve(state, app.id, body.template.take()).await?;
     let mut composed = body.compose(state, app, retries, None, template, Faults::default())?;
     if !composed.addressed.audience.is_named() {
-        let detail = "must name subscriptions or users; send to a topic, or to all, in a request of its own";
+        let detail = "must name subscriptions or users; send messages to a topic or to all in separate requests";
         return Err(Problem::invalid_member("/to", detail));
     }
     composed.try_out(templates, state, app.id).await?;

@@ -301,7 +301,7 @@ impl MessageRequest {
 
     /// Checks the content of a message without a template.
     fn check_literal(&mut self, request: Option<&Request>, faults: &mut Faults) -> Option<Content> {
-        faults.require(self.data.is_none(), "/data", "may stand only beside `template`");
+        faults.require(self.data.is_none(), "/data", "is allowed only with `template`");
         let content =
             check_content(self.content.take(), self.compact.take(), self.payload.take(), self.envelope, faults);
         if let Some((content, request)) = content.as_ref().zip(request) {
@@ -372,7 +372,7 @@ pub(in crate::api) fn check_segment(
             None
         }
         None => {
-            faults.require(to.segment.is_none(), AT, "is for messages that are sent in a request of their own");
+            faults.require(to.segment.is_none(), AT, "is only for messages that are sent in separate requests");
             None
         }
     }
@@ -381,7 +381,7 @@ pub(in crate::api) fn check_segment(
 pub(in crate::api) fn check_to(to: Recipients, app: &App, faults: &mut Faults) -> Option<Audience> {
     let Recipients { subscriptions, users, topic, all, segment } = to;
     if segment.is_some() && (subscriptions.is_some() || users.is_some()) {
-        faults.refuse("/to/segment", "may stand alone or beside `topic` or `all`");
+        faults.refuse("/to/segment", "is allowed only alone or with `topic` or `all`");
         return None;
     }
     let all = all.or((segment.is_some() && topic.is_none()).then_some(true));
@@ -410,7 +410,7 @@ pub(in crate::api) fn check_to(to: Recipients, app: &App, faults: &mut Faults) -
             all.then_some(Audience::All)
         }
         _ => {
-            faults.refuse("/to", "must hold exactly one of `subscriptions`, `users`, `topic`, `all`, or a `segment`");
+            faults.refuse("/to", "must have exactly one of `subscriptions`, `users`, `topic`, `all`, or a `segment`");
             None
         }
     }

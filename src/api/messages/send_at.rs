@@ -26,8 +26,8 @@ pub(in crate::api) fn read(
         return None;
     };
     match instant(text, timezone) {
-        Ok(at) if at > now + AHEAD_MAX => faults.refuse(SEND_AT, "must lie at most 90 days ahead"),
-        Ok(at) if at < now - LATE_MAX => faults.refuse(SEND_AT, "lies in the past"),
+        Ok(at) if at > now + AHEAD_MAX => faults.refuse(SEND_AT, "must be at most 90 days in the future"),
+        Ok(at) if at < now - LATE_MAX => faults.refuse(SEND_AT, "must not be in the past"),
         Ok(at) => return (at > now).then_some(at),
         Err((pointer, detail)) => faults.refuse(pointer, detail),
     }
@@ -39,7 +39,7 @@ pub(in crate::api) fn read(
 pub(in crate::api) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
     match (request_time::parse(text), timezone) {
         (Some(at), None) => Ok(at),
-        (Some(_), Some(_)) => Err((TIMEZONE, "must be left out where `send_at` has an offset")),
+        (Some(_), Some(_)) => Err((TIMEZONE, "must not be set if `send_at` has an offset")),
         (None, zone) => {
             let local = local(text).ok_or((SEND_AT, "must be a time such as 2026-12-01T09:00:00Z"))?;
             let zone = zone.ok_or((SEND_AT, "must have an offset, such as `Z`, or come with `timezone`"))?;

@@ -46,7 +46,7 @@ impl SunsetBody {
         );
         faults.require(!is_named, "/sunset", "is for messages to a topic, a segment or all");
         let is_given = self.unclicked.is_some() || self.unclicked_for.is_some();
-        faults.require(is_given, "/sunset", "must hold `unclicked`, `unclicked_for` or both");
+        faults.require(is_given, "/sunset", "must have `unclicked`, `unclicked_for` or both");
         let fits = self.unclicked.is_none_or(|n| (1..=UNCLICKED_MAX).contains(&n));
         faults.require(fits, "/sunset/unclicked", "must be 1 to 100");
         let unclicked_for_s = self.unclicked_for.as_deref().map(span_s);

@@ -169,7 +169,7 @@ impl PolicyPreviewRequest {
         let tier = self.tier();
         let (mut faults, mut said) = (Faults::default(), PolicyLayers::default());
         let place = self.place.unwrap_or(PolicyLevel::Message);
-        faults.require(self.place.is_none() || self.policy.is_some(), "/place", "may stand only beside `policy`");
+        faults.require(self.place.is_none() || self.policy.is_some(), "/place", "is allowed only with `policy`");
         let tried =
             self.policy.as_ref().map(|policy| (place, check(policy, &terms_of(app, place), "/policy", &mut faults)));
         said.stored(app, PolicyLevel::Tier, policies::tier(&state.pool, app.id, tier).await?.as_ref());

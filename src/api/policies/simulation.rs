@@ -32,10 +32,8 @@ const DELIVERIES_MAX: u32 = 20_000;
 const DELIVERIES_MIN: u32 = 100;
 const LOAD_MAX: usize = 300;
 
-const BUSY: Busy = Busy {
-    code: ProblemCode::SimulationsBusy,
-    detail: "More simulations are asked for than this process makes at a time.",
-};
+const BUSY: Busy =
+    Busy { code: ProblemCode::SimulationsBusy, detail: "Too many simulations are in progress. Try again shortly." };
 
 /// Options of a simulation.
 #[derive(Debug, Deserialize, IntoParams)]

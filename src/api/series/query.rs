@@ -101,7 +101,7 @@ impl Query {
         let buckets = self.buckets();
         if buckets > BUCKETS_MAX {
             let detail =
-                format!("there would be {buckets} steps; at most {BUCKETS_MAX} can be shown: ask for longer ones");
+                format!("the range has {buckets} steps, and the maximum is {BUCKETS_MAX}: choose longer steps");
             return Err(Problem::invalid_parameter("step", detail));
         }
         if self.dimensions.contains(&Dimension::Message) && self.filters.messages.is_empty() {
@@ -164,7 +164,7 @@ fn put_together(
         let days = |step| kept.of(step).as_secs() / 86_400;
         let [minutes, hours, by_day] = RollupStep::ALL.map(days);
         let detail = format!(
-            "lies too far back for this step: figures are kept by the minute for {minutes} days, by the hour for \
+            "is too far back for this step: metrics are kept by the minute for {minutes} days, by the hour for \
              {hours}, by the day for {by_day}"
         );
         Problem::invalid_parameter("since", detail)

@@ -120,7 +120,7 @@ pub(super) fn refuse(
     way: &'static str,
 ) -> Problem {
     let detail = match way {
-        "password" => "There is no such teammate with this password.",
+        "password" => "The email address or password is wrong.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
         _ => "The API key is unknown, expired or revoked.",
     };

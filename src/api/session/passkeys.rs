@@ -248,7 +248,7 @@ fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Probl
     if caller.signed_in.session.began_at + RECENT > state.clock.now() {
         return Ok(teammate);
     }
-    let detail = "To add or remove a passkey, sign in again: it takes a sign-in within the last ten minutes.";
+    let detail = "To add or remove a passkey, sign in again: the last sign-in must be at most ten minutes old.";
     Err(Problem::new(ProblemCode::SignInAgain, detail))
 }
 

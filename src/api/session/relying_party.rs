@@ -72,7 +72,7 @@ impl From<PasskiError> for PasskeyError {
 impl PasskeyError {
     pub(crate) fn detail(self) -> &'static str {
         match self {
-            Self::Malformed => "is not what `navigator.credentials` gives a page, as `toJSON()` writes it",
+            Self::Malformed => "must be the result of `toJSON()` on a credential from `navigator.credentials`",
             Self::Challenge => {
                 "answers a challenge that was not given, has been answered, or has expired: ask for a new one"
             }

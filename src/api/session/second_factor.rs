@@ -71,7 +71,8 @@ pub(super) async fn ask_on(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let ended = || {
-        let detail = "Your provider's word has been used, or is older than five minutes. Sign in there again.";
+        let detail =
+            "Your sign-in at the provider was already used, or is older than five minutes. Sign in there again.";
         Problem::new(ProblemCode::SignInRefused, detail)
     };
     let text = cookie::value_of(headers, challenge_cookie(state)).ok_or_else(ended)?;
@@ -163,6 +164,6 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &SignInVisitor, answer
 
 /// Refuses an answer. The reason is logged, and not in the response.
 fn refused(state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, why: PasskeyError) -> Problem {
-    let detail = "The passkey does not let you in, or came too late. Begin again.";
+    let detail = "The passkey was not accepted, or came too late. Start again.";
     refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why}))
 }

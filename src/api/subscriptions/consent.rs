@@ -48,10 +48,10 @@ impl NewConsent {
         faults: &mut Faults,
     ) -> Option<Consent> {
         let Ok(Self { at, source }) = serde_json::from_value(given) else {
-            faults.refuse("/consent", "must be an object with `at` and `source` alone");
+            faults.refuse("/consent", "must be an object with only `at` and `source`");
             return None;
         };
-        faults.require(by_server || at.is_none(), "/consent/at", "is for servers to say");
+        faults.require(by_server || at.is_none(), "/consent/at", "can be set only by servers");
         let at = match at.filter(|_| by_server).map(|at| at.as_str().and_then(request_time::parse)) {
             Some(Some(at)) if at <= now => Some(at),
             None => Some(now),

@@ -161,7 +161,7 @@ pub(crate) async fn begin(
 
 fn too_many(until: Timestamp, now: Timestamp) -> Problem {
     let wait_s = (until - now).num_seconds().max(0) + 1;
-    let detail = format!("This subscription has begun three diagnoses within ten minutes. Try again in {wait_s} s.");
+    let detail = format!("This subscription has started three diagnoses within ten minutes. Try again in {wait_s} s.");
     Problem::new(ProblemCode::RateLimited, detail).with_header(header::RETRY_AFTER, HeaderValue::from(wait_s))
 }
 

@@ -98,7 +98,7 @@ pub(in crate::api) async fn check_address(
     let gateway = state.gateways.recognise(&endpoint).map_err(|e| faults.refuse(at, e.to_string())).ok()?;
     if gateway == Gateway::Other {
         if !app.allow_other_gateways {
-            faults.refuse(at, "is not of a known push service, and this app lets in no others");
+            faults.refuse(at, "is not of a known push service, and this app allows no others");
             return None;
         }
         hosts.check(&endpoint, state).await.map_err(|e| faults.refuse(at, e.to_string())).ok()?;

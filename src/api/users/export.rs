@@ -191,7 +191,7 @@ enum PersonExportError {
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
     Written(#[from] serde_json::Error),
-    #[error("something cannot be unsealed")]
+    #[error("a value cannot be decrypted")]
     Sealed,
 }
 

@@ -186,7 +186,7 @@ pub(crate) async fn test(
 ) -> Result<Response, Instead> {
     let webhook = find(&state, server.app.id, id).await?;
     if webhook.state == WebhookState::Disabled {
-        let detail = "The webhook is disabled: nothing is sent to it.";
+        let detail = "The webhook is disabled, so nothing is sent to it.";
         return Err(Problem::new(ProblemCode::WebhookDisabled, detail).into());
     }
     let (delivery, now) = (HookDeliveryId(state.clock.uuid()), state.clock.now());

@@ -65,14 +65,17 @@ fn what_failed(failure: Failure) -> &'static str {
 
 fn what_to_do(failure: Failure, host: &str) -> String {
     match failure {
-        Failure::Resolve | Failure::InvalidHost => "Look at the name servers of this machine: /etc/resolv.conf.".to_owned(),
-        Failure::Forbidden => "The DNS server of this machine returns an inner address. Nothing is sent there.".to_owned(),
-        Failure::Proxy => format!("Have the proxy that BELLWIRE_EGRESS_PROXY names let {host}:443 through."),
-        Failure::Tls => {
-            "Is the clock right? Does something on the way take TLS apart? Its authority is trusted by BELLWIRE_GATEWAY_CA_FILE."
-                .to_owned()
+        Failure::Resolve | Failure::InvalidHost => {
+            "Check the name servers of this machine in /etc/resolv.conf.".to_owned()
         }
-        _ => format!("Let this machine connect to {host}, port 443: a firewall, or a network without a way out, is in between."),
+        Failure::Forbidden => {
+            "The DNS server of this machine returns an inner address. Nothing is sent there.".to_owned()
+        }
+        Failure::Proxy => format!("Configure the proxy in BELLWIRE_EGRESS_PROXY to allow {host}:443."),
+        Failure::Tls => {
+            "Check the clock. If a proxy intercepts TLS, trust its authority with BELLWIRE_GATEWAY_CA_FILE.".to_owned()
+        }
+        _ => format!("Allow connections from this machine to {host}, port 443: a firewall or the network blocks them."),
     }
 }
 
@@ -86,7 +89,7 @@ pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) 
     let which = if off_s > 0 { "behind" } else { "ahead of" };
     let finding = match off_s.abs() {
         off if off < OFF_S[0] => {
-            return Some(CheckResult::ok(CHECK, "This host's clock shows what push services' clocks do."));
+            return Some(CheckResult::ok(CHECK, "This host's clock agrees with the clocks of push services."));
         }
         off if off < OFF_S[1] => {
             CheckResult::warning(CHECK, format!("This host's clock is {off} s {which} push services'."))
@@ -96,7 +99,11 @@ pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) 
             format!("This host's clock is {off} s {which} push services': certificates and VAPID tokens are refused."),
         ),
     };
-    Some(finding.advise("Have this host keep time, and the database's, too.").by("timedatectl set-ntp true"))
+    Some(
+        finding
+            .advise("Synchronize the clocks of this host and of the database's host.")
+            .by("timedatectl set-ntp true"),
+    )
 }
 
 /// Checks the VAPID subjects of the apps. Push services send reports to them, and some require one.
@@ -119,7 +126,7 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> CheckResult 
         None => CheckResult::ok(CHECK, "The apps have contacts for push services."),
         Some((app, why)) => {
             CheckResult::warning(CHECK, format!("Push services cannot write to the operator of the app {app}: {why}."))
-                .advise("Name a mail address that is read, for each VAPID key; Apple refuses keys without one.")
+                .advise("Set a monitored mail address for each VAPID key; Apple refuses keys without one.")
                 .by(format!("bellwire vapid subject --app {app} mailto:ADDRESS"))
         }
     }
@@ -138,22 +145,22 @@ pub(in crate::checks) fn own_address(url: &Url, heard: &OutsideResponse, took: D
             CheckResult::ok(CHECK, format!("This server answers at {url}{tls}, within {} ms.", took.as_millis().max(1)))
         }
         Ok((status @ (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT), ..)) => {
-            CheckResult::failure(CHECK, format!("What answers at {url} finds no server behind it: {}.", status.as_u16()))
+            CheckResult::failure(CHECK, format!("The proxy at {url} does not reach a server: {}.", status.as_u16()))
                 .advise("Is `bellwire serve` running, where the proxy looks for it (BELLWIRE_LISTEN)?")
                 .by(look)
         }
         Ok((status, ..)) => {
             CheckResult::failure(CHECK, format!("Something else answers at {url}: {} for /healthz.", status.as_u16()))
-                .advise("Have the proxy hand all paths of that host to Bellwire, unchanged.")
+                .advise("Configure the proxy to forward all paths of that host to Bellwire, unchanged.")
                 .by(look)
         }
         Err(why) if why.contains("certificate") => {
             CheckResult::failure(CHECK, format!("Browsers refuse the certificate of {url}: {why}."))
-                .advise("Renew it, for that very name, and have the proxy send the whole chain. Browsers must trust an authority of your own.")
+                .advise("Renew it for exactly that name, and configure the proxy to send the whole chain. If the authority is your own, browsers must trust it.")
                 .by(look)
         }
-        Err(why) => CheckResult::warning(CHECK, format!("Nothing answers at {url} when it is asked from here: {why}."))
-            .advise("Look at DNS and the proxy. If browsers do reach it, the network does not let this machine reach its own outer address.")
+        Err(why) => CheckResult::warning(CHECK, format!("{url} does not answer requests from this machine: {why}."))
+            .advise("Check DNS and the proxy. If browsers can reach the URL, only this machine cannot reach its own public address.")
             .by(look),
     }
 }
@@ -171,9 +178,7 @@ pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Op
     let is_script = one(headers, &header::CONTENT_TYPE).is_some_and(|kind| kind.contains("javascript"));
     let wrong = match () {
         () if *status != StatusCode::OK => format!("is answered by {}", status.as_u16()),
-        () if !is_script || body.is_empty() => {
-            "comes as something else than a script, which browsers do not run".to_owned()
-        }
+        () if !is_script || body.is_empty() => "is not served as a script, so browsers do not run it".to_owned(),
         () if one(headers, &header::ACCESS_CONTROL_ALLOW_ORIGIN) != Some("*") => {
             "lacks `Access-Control-Allow-Origin: *`, or has it twice, so that module workers cannot load it".to_owned()
         }
@@ -185,7 +190,7 @@ pub(in crate::checks) fn worker_script(url: &Url, heard: &OutsideResponse) -> Op
     };
     Some(
         CheckResult::failure(CHECK, format!("{}sdk/service-worker.js {wrong}.", with_slash(url)))
-            .advise("Have the proxy hand its headers on as they are, and no page of its own in its place.")
+            .advise("Configure the proxy to forward the script with its headers unchanged, and not to serve its own page instead.")
             .by(format!("curl -si {}sdk/service-worker.js", with_slash(url))),
     )
 }
@@ -211,7 +216,7 @@ pub(in crate::checks) fn cors(url: &Url, app: &str, origin: &str, heard: &Outsid
     };
     Some(
         CheckResult::failure(CHECK, format!("Pages of {origin} cannot subscribe with the app {app}: {wrong}."))
-            .advise("Bellwire answers preflights itself: have the proxy add no CORS headers, take none away, and let OPTIONS through.")
+            .advise("Bellwire answers preflights itself: configure the proxy to forward OPTIONS, and not to add or remove CORS headers.")
             .by(format!("curl -si -X OPTIONS -H 'Origin: {origin}' -H 'Access-Control-Request-Method: POST' {url}")),
     )
 }

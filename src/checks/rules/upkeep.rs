@@ -22,7 +22,7 @@ const DEAD: [f64; 2] = [1.0, 10.0];
 pub(in crate::checks) fn inodes(free: u64, all: u64) -> CheckResult {
     const CHECK: &str = "inodes";
     if all == 0 {
-        return CheckResult::ok(CHECK, "This file system makes inodes as it needs them.");
+        return CheckResult::ok(CHECK, "This file system creates inodes on demand.");
     }
     let share = free as f64 / all as f64;
     let health = match INODES_LITTLE.map(|line| share < line) {
@@ -30,11 +30,11 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> CheckResult {
         [true, _] => Health::Warning,
         _ => Health::Ok,
     };
-    let detail = format!("{:.0} % of the inodes are free where the data lies.", share * 100.0);
+    let detail = format!("{:.0} % of the inodes are free on the disk of the data.", share * 100.0);
     match health {
         Health::Ok => CheckResult::ok(CHECK, detail),
         health => CheckResult::finding(CHECK, health, detail)
-            .advise("Without inodes no file can be made, however much room there is: find what fills the disk with small files.")
+            .advise("Without free inodes no file can be created, even with free disk space. Find what creates many small files.")
             .by("df -i"),
     }
 }
@@ -43,10 +43,10 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> CheckResult {
 pub(in crate::checks) fn scheduling(is_by_session: bool) -> CheckResult {
     const CHECK: &str = "scheduling";
     match is_by_session {
-        false => CheckResult::ok(CHECK, "What encrypts gives way to Postgres as well as to the server."),
+        false => CheckResult::ok(CHECK, "Encryption threads yield to Postgres and to the server."),
         true => CheckResult::ok(
             CHECK,
-            "Linux shares the processor by session (autogroup): what encrypts gives way to the server, but not to Postgres.",
+            "Linux shares the processor by session (autogroup): encryption threads yield to the server, but not to Postgres.",
         )
         .advise("Under load one-time codes may take three times as long at the 99th percentile. The service of systemd, or:")
         .by("sysctl kernel.sched_autogroup_enabled=0"),
@@ -83,7 +83,7 @@ pub(in crate::checks) fn placement(found: &Placement) -> CheckResult {
         return CheckResult::ok(CHECK, detail);
     }
     CheckResult::warning(CHECK, detail)
-        .advise("Have Citus move shards from machine to machine; servers may keep running.")
+        .advise("Rebalance the shards with Citus. Servers may keep running.")
         .by("SELECT citus_rebalance_start();")
 }
 
@@ -97,8 +97,8 @@ pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> CheckResult {
     let detail = format!("The table {table} holds {dead} dead rows beside {live} that live.");
     match health {
         Health::Ok => CheckResult::ok(CHECK, detail),
-        health => CheckResult::finding(CHECK, health, format!("{detail} What reads it becomes slow."))
-            .advise("Check first that no old transaction keeps them, as this page shows; then clear them.")
+        health => CheckResult::finding(CHECK, health, format!("{detail} Queries of this table become slow."))
+            .advise("First check on this page that no old transaction prevents their removal, then remove them.")
             .by(format!("VACUUM bellwire.{table};")),
     }
 }
@@ -107,7 +107,7 @@ pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> CheckResult {
 pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> CheckResult {
     const CHECK: &str = "leases";
     if (batches, rows) == (0, 0) {
-        return CheckResult::ok(CHECK, "What workers have claimed is theirs still.");
+        return CheckResult::ok(CHECK, "No lease of a worker has expired.");
     }
     let counted = |n: i64, one: &str, several: &str| match n {
         1 => format!("1 {one}"),
@@ -118,7 +118,7 @@ pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> CheckResu
     let detail =
         format!("Leases ran out a minute ago or more, and no worker has taken over what they held: {batches}, {rows}.");
     CheckResult::warning(CHECK, detail)
-        .advise("Is a worker running, and its lane neither held nor shut? What is due is claimed within seconds where one can.")
+        .advise("Check that a worker is running and that the lane is neither held nor closed: a worker claims due deliveries within seconds.")
         .by("bellwire serve --roles worker")
 }
 
@@ -127,15 +127,16 @@ pub(in crate::checks) fn settings(unknown: &[String], passed_over: Option<&Path>
     const CHECK: &str = "settings";
     let show = "bellwire serve --print-config";
     match (unknown, passed_over) {
-        ([], None) => CheckResult::ok(CHECK, "Everything that is set has an effect."),
-        ([], Some(file)) => CheckResult::warning(CHECK, format!("{} is not read for being here.", file.display()))
-            .advise("Name it by --config or BELLWIRE_CONFIG, or put it into the data directory.")
+        ([], None) => CheckResult::ok(CHECK, "All settings have an effect."),
+        ([], Some(file)) => CheckResult::warning(
+            CHECK,
+            format!("{} is ignored: settings files are not read from the working directory.", file.display()),
+        )
+        .advise("Name it by --config or BELLWIRE_CONFIG, or put it into the data directory.")
+        .by(show),
+        (names, _) => CheckResult::warning(CHECK, format!("Unknown settings without effect: {}.", names.join(", ")))
+            .advise("Compare with the list of settings.")
             .by(show),
-        (names, _) => {
-            CheckResult::warning(CHECK, format!("No such setting, and without effect: {}.", names.join(", ")))
-                .advise("Compare with the settings that there are.")
-                .by(show)
-        }
     }
 }
 

@@ -67,7 +67,7 @@ impl<'a> Making<'a> {
     /// Returns the number of lines created, and the faults of the others.
     pub(super) fn finish(self) -> anyhow::Result<(usize, Vec<Value>)> {
         if self.waiting.is_some() {
-            anyhow::bail!("the file breaks off behind its first line");
+            anyhow::bail!("the file ends after its first line");
         }
         Ok((self.made, self.faults))
     }
@@ -92,7 +92,7 @@ impl<'a> Making<'a> {
     /// Creates the app with its VAPID key, so that it gets no other, or changes the existing app.
     async fn make_app(&self, app: &Value, key: Option<&Value>) -> anyhow::Result<()> {
         if !self.exists {
-            let key = key.context("the active VAPID key is missing behind the first line")?;
+            let key = key.context("the active VAPID key must follow the first line")?;
             let mut new = pick(app, &["name", "origins", "allow_other_gateways", "browsers_may"]);
             new["slug"] = self.app.into();
             (new["subject"], new["private_key"]) = (key["subject"].clone(), key["private_key"].clone());

@@ -62,7 +62,7 @@ impl Call<'_> {
             Stdout.write_all(octets)
         };
         self.client.stream(&self.request().await?, take).await?;
-        ensure!(last.ends_with(end), "the export broke off");
+        ensure!(last.ends_with(end), "the export is incomplete");
         Ok(())
     }
 

@@ -112,7 +112,7 @@ fn refusals_say_what_to_remove() {
     for (text, reason) in [
         ("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "remove its other blocks"),
         ("hello", "remove everything else"),
-        ("{\"privateKey\": ", "remove what stands around"),
+        ("{\"privateKey\": ", "remove everything around"),
         (&several, "several private keys"),
         ("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA", "decrypt it first"),
     ] {

@@ -20,7 +20,10 @@ async fn role_covers_its_apps_until_removed() {
     };
     assert_eq!(send("shop").await.status, 202);
     let refused = send("other").await;
-    assert_eq!((refused.status, &refused.json["detail"]), (403, &json!("This takes the role `sender` on this app.")));
+    assert_eq!(
+        (refused.status, &refused.json["detail"]),
+        (403, &json!("This requires the role `sender` on this app."))
+    );
     assert_eq!(send("none").await.status, 404);
     for path in ["/v1/apps", "/v1/flow", "/v1/audit-log", "/v1/team"] {
         assert_eq!(ben.get(path).await.status, 403, "{path}");

@@ -97,7 +97,7 @@ async fn templated_message_is_tried_on_real_recipients() {
         ),
         (json!({"template": template("T"), "content": {"title": "T"}}), "/content", "cannot be combined with"),
         (json!({"template": template("T"), "payload": "x"}), "/payload", "cannot be combined with"),
-        (json!({"content": {"title": "T"}, "data": {}}), "/data", "only beside `template`"),
+        (json!({"content": {"title": "T"}, "data": {}}), "/data", "only with `template`"),
         (json!({"template": template("T"), "data": {"x": "x".repeat(9_000)}}), "/data", "at most 8192 octets"),
         (
             json!({"template": {"content": {"title": "T", "body": "{{ data.x }}"}}, "data": {"x": "x".repeat(3_000)}}),

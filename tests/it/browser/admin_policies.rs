@@ -182,7 +182,7 @@ async fn in_chromium_a_viewer_has_no_actions() {
         );
         assert_eq!(chromium.evaluate(&offered).await, json!([]), "{path}");
     }
-    chromium.evaluate(&says("This takes the role `operator` for all apps.")).await;
+    chromium.evaluate(&says("This requires the role `operator` for all apps.")).await;
     look_at(&mut chromium, "forbidden").await;
     chromium.open(&format!("{}/admin/policies/tiers/promotional", site.origin)).await;
     chromium.evaluate(&says("but not saving them")).await;

@@ -265,7 +265,7 @@ async fn failed_import_start_gives_its_reason() {
         (&["import", &file, "--app", "shop", "--map", "a:nonsense"], "--map: "),
         (&["import", ".", "--app", "shop"], "cannot read .: "),
         (&["import", "missing.csv", "--app", "shop"], "cannot read missing.csv: "),
-        (&["import", &file, "--app", "shop", "--resume"], "no import of this app has broken off"),
+        (&["import", &file, "--app", "shop", "--resume"], "this app has no interrupted import"),
     ] {
         let told = shell.refused(arguments).await;
         assert!(told.contains(words) && !told.contains("goes on"), "{arguments:?}: {told}");

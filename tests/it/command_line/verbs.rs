@@ -33,7 +33,7 @@ async fn teammates_are_managed_at_the_shell() {
     let unlinked = shell.json(&["admin", "unlink", "ann@example.com"]).await;
     assert_eq!(unlinked, json!({"unlinked": "ann@example.com"}), "whether or not there was an account");
     let taken = shell.refused(&["admin", "invite", "ann@example.com", "--role", "admin"]).await;
-    assert!(taken.contains("teammate of that address"), "{taken}");
+    assert!(taken.contains("teammate with that address already exists"), "{taken}");
     let no_app = shell.refused(&["admin", "invite", "ben@example.com", "--role", "admin", "--app", "none"]).await;
     assert!(no_app.contains("--app"), "{no_app}");
     shell.ok(&["admin", "remove", "ann@example.com"]).await;
@@ -326,7 +326,7 @@ pub async fn vapid_keys_move_from_server_to_server() {
     let again = to.fed(&["vapid", "import", "--app", "shop", "-"], &raw).await;
     assert_eq!(error_text(&again), "bellwire: The app has this VAPID key already.\n");
     let wrong = to.fed(&["vapid", "import", "--app", "shop", "-"], "AAAA").await;
-    assert_eq!(error_text(&wrong), "bellwire: FILE: a private key has 32 octets, here are 3\n");
+    assert_eq!(error_text(&wrong), "bellwire: FILE: a private key has 32 octets, but 3 were given\n");
 
     let rotated = to.json(&["vapid", "rotate", "--app", "shop", "--subject", "https://example.com/"]).await;
     let keys = to.json(&["vapid", "list", "--app", "shop"]).await;

@@ -73,7 +73,7 @@ async fn valid_new_certificate_is_adopted_live() {
     let (one, other) = (after.pair(), after.pair());
     Pair { chain: one.chain, key: other.key.clone() }.write(&chain, &key);
     let warning = server.until_said("the one before stays").await;
-    assert!(warning.contains("do not fit together") && warning.contains("chain.pem"), "{warning}");
+    assert!(warning.contains("do not match") && warning.contains("chain.pem"), "{warning}");
     assert!(!warning.contains("PRIVATE"), "{warning}");
     assert!(
         Http2::connect(server.address, &before.pem).await.is_ok()

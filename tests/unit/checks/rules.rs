@@ -65,7 +65,7 @@ fn the_master_key_is_its_owners_alone() {
         (Ok(0o100_640), Health::Failure, "chmod 600 /data/master.key"),
         (Ok(0o100_604), Health::Failure, "604"),
         (not_found(), Health::Failure, "backup"),
-        (Err(io::ErrorKind::PermissionDenied.into()), Health::Failure, "cannot be looked at"),
+        (Err(io::ErrorKind::PermissionDenied.into()), Health::Failure, "cannot be examined"),
     ] {
         is(&master_key_file(file, mode), health, named);
     }

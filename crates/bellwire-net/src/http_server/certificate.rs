@@ -25,7 +25,7 @@ pub enum CertificateError {
     #[error("the private key is not one in PEM")]
     NoKey,
     /// Key and certificate do not match, or TLS does not support their type.
-    #[error("certificate and private key do not fit together: {0}")]
+    #[error("certificate and private key do not match: {0}")]
     NoPair(rustls::Error),
     #[error("the certificate cannot be read: {0}")]
     Unreadable(x509_cert::der::Error),

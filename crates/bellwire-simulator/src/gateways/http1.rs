@@ -22,7 +22,7 @@ use super::script::Live;
 
 /// Ends a connection on behalf of a rule.
 #[derive(Debug, thiserror::Error)]
-#[error("cut by the script")]
+#[error("connection cut by the script")]
 struct ConnectionCut;
 
 type CutBody = UnsyncBoxBody<Bytes, ConnectionCut>;

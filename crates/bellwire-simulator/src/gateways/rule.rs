@@ -164,10 +164,10 @@ impl RuleAction {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    #[error("status must lie between 200 and 599")]
+    #[error("status must be between 200 and 599")]
     Status,
     /// A header name or value that HTTP does not allow.
-    #[error("a header's name or value is not one")]
+    #[error("a header's name or value is invalid")]
     Header,
     /// A share outside [0, 1], or with its ends in the wrong order.
     #[error("share must be two fractions of 1, the smaller first")]

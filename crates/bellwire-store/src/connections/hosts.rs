@@ -23,7 +23,7 @@ pub enum WrongUrl {
     InQuery,
     #[error("names more than {HOSTS_MAX} hosts")]
     TooMany,
-    #[error("has an unknown sslmode: it takes {}", MODES.join(", "))]
+    #[error("has an unknown sslmode; supported: {}", MODES.join(", "))]
     SslMode,
     /// The value of `target_session_attrs` does not fit the use of this URL.
     #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]

@@ -35,7 +35,7 @@ pub(super) enum VapidError {
     /// `t` is not a JWT signed with ES256 whose claims are an `aud` string, an integer `exp` and a `sub` string.
     #[error("t is not an ES256 token with aud, exp and sub")]
     Token,
-    #[error("the signature is not k's")]
+    #[error("the signature was not made with the key k")]
     Signature,
     #[error("aud is not the origin of the push resource")]
     Audience,

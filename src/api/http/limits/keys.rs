@@ -47,7 +47,7 @@ impl KeyLimits {
     /// Counts a request of a valid key, already counted once, as `n` requests. 429: fewer are left. 422: `n` exceeds the limit.
     pub(crate) fn count_as(&self, key: Uuid, n: u32) -> Result<(), Problem> {
         if n > self.burst {
-            let detail = format!("are more at once than the key's limit lets in, which is {}", self.burst);
+            let detail = format!("exceed the key's limit of {} at once", self.burst);
             return Err(Problem::invalid_member("/messages", detail));
         }
         NonZeroU32::new(n.saturating_sub(1)).map_or(Ok(()), |more| take_several(&self.keys, "key", &key, more))

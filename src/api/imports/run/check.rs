@@ -36,12 +36,12 @@ impl ImportSource<'_> {
             return Ok(Err(wrong(faults)));
         };
         let mut past = |at: Option<Timestamp>, field| {
-            details.require(at.is_none_or(|at| at <= now), field, "must not lie in the future");
+            details.require(at.is_none_or(|at| at <= now), field, "must not be in the future");
             at.filter(|at| *at <= now)
         };
         let (created_at, consent_at) = (past(entry.created_at, "/created_at"), past(entry.consent_at, "/consent_at"));
         let unsubscribed_at = entry.unsubscribed_at;
-        faults.require(unsubscribed_at.is_none_or(|at| at <= now), "/unsubscribed_at", "must not lie in the future");
+        faults.require(unsubscribed_at.is_none_or(|at| at <= now), "/unsubscribed_at", "must not be in the future");
         let consent =
             Consent { at: consent_at, source: check_source(entry.consent_source, "/consent_source", &mut details) };
         let user_id = entry.user_id.filter(|user| {

@@ -185,8 +185,8 @@ async fn any_proxy_error_counts_as_our_failure() {
         ("HTTP/1.1 301 Moved\r\nlocation: https://elsewhere\r\n\r\n", "it answered 301"),
         ("HTTP/1.1 429 Too Many\r\nretry-after: 9\r\n\r\n", "it answered 429"),
         ("HTTP/1.1 502 Bad Gateway\r\n\r\n", "it answered 502"),
-        ("HTTP/1.1 407 Who\r\n\r\n", "it wants other credentials than those of BELLWIRE_EGRESS_PROXY"),
-        ("HTTP/1.1 401 Who\r\n\r\n", "it wants other credentials than those of BELLWIRE_EGRESS_PROXY"),
+        ("HTTP/1.1 407 Who\r\n\r\n", "it refused the credentials of BELLWIRE_EGRESS_PROXY"),
+        ("HTTP/1.1 401 Who\r\n\r\n", "it refused the credentials of BELLWIRE_EGRESS_PROXY"),
         ("HTTP/1.1 200 OK\r\n\r\nmore", "it does not speak as a proxy of this kind does"),
         ("HTTP/1.1 200", "it does not speak as a proxy of this kind does"),
         ("SSH-2.0-OpenSSH\r\n", "it does not speak as a proxy of this kind does"),
@@ -211,7 +211,7 @@ async fn a_proxy_of_socks_that_refuses_says_why() {
         (None, 2, "it answered: not allowed by its rules"),
         (None, 4, "it answered: host unreachable"),
         (None, 99, "it answered: a reply that has no meaning"),
-        (Some(("user", "other")), 0, "it wants other credentials than those of BELLWIRE_EGRESS_PROXY"),
+        (Some(("user", "other")), 0, "it refused the credentials of BELLWIRE_EGRESS_PROXY"),
     ] {
         let proxy = FakeProxy::socks(credentials, reply, server.address).await;
         let egress = proxy.by("socks5://user:word@", Resolve::Here);

@@ -89,7 +89,7 @@ fn public_url_leads_to_this_server() {
         (heard(404, &[], ""), Health::Failure, "hand all paths"),
         (heard(502, &[], ""), Health::Failure, "bellwire serve"),
         (Err("no connection: invalid peer certificate: Expired".to_owned()), Health::Failure, "Renew it"),
-        (Err("no response within 3 s".to_owned()), Health::Warning, "its own outer address"),
+        (Err("no response within 3 s".to_owned()), Health::Warning, "its own public address"),
     ] {
         is(&own_address(&url(), &heard, Duration::from_millis(12)), health, named);
     }
@@ -105,12 +105,8 @@ fn worker_script_needs_its_content_type() {
     let [kind, origin, scope] = RIGHT;
     for (heard, health, named) in [
         (heard(200, &RIGHT, "x"), Health::Ok, "for any scope"),
-        (heard(200, &RIGHT, ""), Health::Failure, "something else than a script"),
-        (
-            heard(200, &[("content-type", "text/html"), origin, scope], "x"),
-            Health::Failure,
-            "something else than a script",
-        ),
+        (heard(200, &RIGHT, ""), Health::Failure, "not served as a script"),
+        (heard(200, &[("content-type", "text/html"), origin, scope], "x"), Health::Failure, "not served as a script"),
         (heard(200, &[kind, scope], "x"), Health::Failure, "Access-Control-Allow-Origin"),
         (heard(200, &[kind, origin, origin, scope], "x"), Health::Failure, "has it twice"),
         (heard(200, &[kind, origin], "x"), Health::Failure, "Service-Worker-Allowed"),

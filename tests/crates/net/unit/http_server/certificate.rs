@@ -30,7 +30,7 @@ fn wrong_pair_is_refused_with_a_reason() {
     assert!(refused("", &key).contains("the certificate is not one in PEM"));
     assert!(refused(&key, &key).contains("the certificate is not one in PEM"));
     assert!(refused(&chain, &chain).contains("the private key is not one in PEM"));
-    assert!(refused(&chain, &anothers).contains("do not fit together"));
+    assert!(refused(&chain, &anothers).contains("do not match"));
     let cut = &chain[..chain.len() / 2];
     assert!(refused(cut, &key).contains("not one in PEM"));
     let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
