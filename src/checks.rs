@@ -143,7 +143,7 @@ pub struct Setup {
     pub multi_buffer: bool,
     /// Variables with the prefix of settings that are not settings.
     pub unknown_variables: Vec<String>,
-    /// A file with the name of a configuration file that is not read.
+    /// A settings file in the working directory, which is not read.
     pub passed_over: Option<PathBuf>,
     /// Whether the checks may send requests to push services and to the public URL.
     pub asks_others: bool,

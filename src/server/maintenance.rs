@@ -67,7 +67,7 @@ pub struct Retention {
     pub metrics: MetricsKept,
     /// Delivered requests of webhooks. Failed ones are kept as long as `archive`.
     pub webhooks: Duration,
-    /// Click statistics of a person after their last receipt.
+    /// Click statistics of a person, from the person's last receipt.
     pub habits: Duration,
     /// Audit log; `None` keeps it for ever.
     pub audit_log: Option<Duration>,

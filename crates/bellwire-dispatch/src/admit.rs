@@ -50,7 +50,7 @@ pub(super) struct CheckedRows {
     pub throttled: Vec<Box<Job>>,
 }
 
-/// The stage between claim and fair queue.
+/// Stage that checks claimed deliveries before they enter the fair queue.
 pub(super) struct Admission {
     pub shared: Arc<EngineContext>,
     pub catalog: Arc<Catalog>,

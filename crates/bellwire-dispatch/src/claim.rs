@@ -84,7 +84,7 @@ impl RoomShare {
     }
 }
 
-/// Result of drawing one table.
+/// Deliveries claimed from one table.
 #[derive(Default)]
 struct Drew {
     n: usize,

@@ -19,7 +19,7 @@ use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_store::operations::takeover::{is_lease_of, lease_of};
 use bellwire_store::operations::workers::WorkerRow;
 
-/// Interval of heartbeats and comparisons.
+/// Interval at which a worker writes its heartbeat, and compares the heartbeats of other workers with the previous ones.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Number of comparisons in a row without a change after which a worker counts as dead: after three to four seconds.
 const LOOKS: u32 = 3;

@@ -23,7 +23,7 @@ use bellwire_store::queue::messages::{Ended, MessageRow};
 pub(crate) struct MessageResponse {
     /// Id of the message.
     id: MessageId,
-    /// State of the message.
+    /// Whether the message is scheduled, being sent, paused, cancelled or done.
     state: SendState,
     /// Tier of the message.
     tier: Tier,

@@ -83,9 +83,9 @@ pub(crate) struct PolicyPreviewResponse {
     policy: Value,
     /// Level that set each member.
     set_by: PolicySources,
-    /// Retries after failures.
+    /// Times of the retries after failures.
     timetable: Timetable,
-    /// Retries after throttling responses (429, and 406 from WNS). Null: the same as `timetable`.
+    /// Times of the retries after throttling responses (429, and 406 from WNS). Null: the same as `timetable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     when_throttled: Option<Timetable>,
     /// Warnings about the policies.

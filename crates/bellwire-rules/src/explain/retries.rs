@@ -57,7 +57,8 @@ pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
     Timetable { retry, is_kept: false }
 }
 
-/// Parses the retries of a policy in a dead letter. Its other members may have another form.
+/// Parses the retries of a policy in a dead letter. `throttlePolicy` and `requestPolicy` are ignored, because they may have
+/// another form than the retries.
 fn kept_retry(policy: &Value) -> Option<Retry> {
     let mut policy = policy.clone();
     let members = policy.as_object_mut()?;

@@ -181,7 +181,7 @@ const FORMS: [(&str, &[&str]); 3] =
     [("SNS", &phased::MEMBERS), ("QStash", &qstash::MEMBERS), ("guide", &guide::MEMBERS)];
 
 impl Layer {
-    /// Parses and checks the JSON of one level: one of the three forms, or empty. Returns all faults at once.
+    /// Parses and checks the JSON of one level: one of the forms SNS, QStash and guide, or empty. Returns all faults at once.
     pub fn parse(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
         Self::read(value, terms, false)
     }

@@ -28,7 +28,7 @@ const CAREFULLY: f32 = 0.125;
 pub struct Limit {
     limit: f32,
     max: f32,
-    /// Concurrent requests that the connections allow. Successes do not prove more than that.
+    /// Concurrent requests that the connections allow. Successes do not raise the limit above this number.
     streams: f32,
     /// Whether the limit is in slow start, as in TCP: each success adds whole permits. It ends with the first congestion.
     slow_start: bool,

@@ -58,8 +58,8 @@ pub async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
 
 type Reactions = HashMap<(AppId, Person), Vec<Reaction>>;
 
-/// Deletes a chunk of notes and returns their number, with those that count by person. Notes of transactional messages do not
-/// count, nor those of subscriptions that have ended.
+/// Deletes a chunk of `habit_notes` and returns the number of rows, with the reactions by person. Rows of transactional messages
+/// and of ended subscriptions are deleted without counting as reactions.
 async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
     let notes = fetch_all!(
         &mut *conn,

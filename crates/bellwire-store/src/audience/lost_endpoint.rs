@@ -6,9 +6,9 @@ use bellwire_vault::{Purpose, Vault};
 /// Reason for which a subscription has lost its endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lost {
-    /// A new subscription has it.
+    /// A new subscription has the endpoint.
     Taken,
-    /// It was erased before.
+    /// The endpoint was erased.
     Erased,
 }
 

@@ -20,7 +20,7 @@ use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
 
-/// A message for the successor that no fan-out will bring to it.
+/// A message to enqueue for the successor directly, because its fan-out now excludes the successor.
 pub(super) struct Ahead {
     pub message: MessageId,
     /// Code of the tier, [`Tier::code`](bellwire_core::delivery::Tier::code).

@@ -16,7 +16,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
-/// A forged row.
+/// Row of `queue` that was changed outside Bellwire, or inserted again after its settlement.
 #[derive(Debug, Clone, Copy)]
 pub struct Forged {
     pub lease: Uuid,
