@@ -96,7 +96,7 @@ pub enum Purpose {
     PasskeyChallenge = 8,
     /// Authentication of a backup.
     Backup = 9,
-    /// Recognition of removed teammates without their names.
+    /// Hash of a removed teammate's address or provider account, to recognize it without storing it.
     RemovedTeammate = 10,
     /// Identifies and compares requests with an `Idempotency-Key`.
     IdempotencyKey = 11,

@@ -253,7 +253,7 @@ impl CampaignResponse {
         Self { progress: Some(progress), ..self }
     }
 
-    /// Adds the short progress of lists.
+    /// Adds the progress as lists show it.
     pub(super) fn standing(self, standing: Option<CampaignStanding>) -> Self {
         Self { standing, ..self }
     }

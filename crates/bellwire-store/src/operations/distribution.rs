@@ -212,7 +212,7 @@ pub struct Machine {
 /// Distribution of the tables over the machines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
-    /// Machines by name.
+    /// Machines, ordered by name.
     pub machines: Vec<Machine>,
     /// Share of all subscriptions in the largest physical shard, by bytes.
     pub fullest: f64,
