@@ -2,7 +2,7 @@
 //! keeps values from being interpreted.
 //!
 //! - In a text that is not a link, values lose control characters, and characters that change the direction of the text after
-//! them.
+//!   them.
 //! - In a link, values are percent-encoded, each after a [`MARK`], so that the checks see where the first one begins.
 //!
 //! The notification is serialised to JSON afterwards, so quotes and braces need no escaping here.

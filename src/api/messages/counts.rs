@@ -5,8 +5,9 @@ use utoipa::ToSchema;
 
 use bellwire_store::queue::messages::DeliveryCounts;
 
-/// Delivery counts of a message. At every moment `targeted = queued + dispatching + retrying + accepted + gone + expired + dead
-/// + cancelled + capped`. `targeted` grows until fan-out is complete.
+/// Delivery counts of a message. At every moment
+/// `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`. `targeted` grows until
+/// fan-out is complete.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MessageCounts {
     /// Deliveries created so far.

@@ -28,8 +28,8 @@ impl Rate {
     }
 }
 
-/// Token bucket whose capacity is one token plus those of one second. In any period of `t` seconds it allows at most rate · (t
-/// + 1) + 1 deliveries.
+/// Token bucket whose capacity is one token plus those of one second. In any period of `t` seconds it allows at most
+/// `rate · (t + 1) + 1` deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
     per_second: f64,
