@@ -18,7 +18,7 @@ use crate::support::{TempDir, TestDatabase};
 /// Directories that the guides name.
 const DIRECTORIES: [&str; 5] = ["/backups", "/safe", "/etc/bellwire", "/var/lib/bellwire", "/var/tmp"];
 /// Commands that would change this machine, or take minutes.
-const LEFT_OUT: [(&str, &str); 10] = [
+const LEFT_OUT: [(&str, &str); 11] = [
     ("sudo", "changes this machine"),
     ("systemctl", "changes this machine"),
     ("sysctl", "changes this machine"),
@@ -27,6 +27,7 @@ const LEFT_OUT: [(&str, &str); 10] = [
     ("scripts/install-deps", "changes this machine"),
     ("scripts/bench", "measures for minutes"),
     ("docker", "changes this machine"),
+    ("kubectl", "changes a cluster"),
     ("pg_rewind", "needs two machines"),
     ("psql", "changes another database"),
 ];

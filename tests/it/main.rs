@@ -52,6 +52,7 @@ mod http_server;
 mod https;
 mod identity;
 mod key_holds;
+mod kubernetes;
 mod lanes;
 mod ledger_counts;
 mod link_checks;

@@ -6,22 +6,22 @@ use std::process::{Command, Output};
 
 use crate::support::TempDir;
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// Runs the program.
-fn bellwire(args: &[&str]) -> Output {
+pub fn bellwire(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_bellwire")).env_clear().args(args).output().expect("it runs");
     assert!(output.status.success(), "{args:?}: {output:?}");
     output
 }
 
-fn text(output: Output) -> String {
+pub fn text(output: Output) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -134,7 +134,7 @@ fn man_pages_cover_verbs_and_settings() {
 }
 
 /// A program of Python that `make deps` puts there for tests.
-fn container_tool(program: &str) -> Command {
+pub fn container_tool(program: &str) -> Command {
     let tools = root().join(".deps/containers");
     let mut command = Command::new(tools.join("bin").join(program));
     command.env("PYTHONPATH", tools).current_dir(root());
@@ -142,7 +142,7 @@ fn container_tool(program: &str) -> Command {
 }
 
 #[track_caller]
-fn finds_nothing(command: &mut Command) {
+pub fn finds_nothing(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run `make deps NEEDS=--test`"));
     let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}:\n{told}\n{said}");
