@@ -247,11 +247,12 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     }
     renewal.write(response.headers_mut());
     let status = response.status().as_u16();
-    state.metrics.request(method.as_str(), &route, status);
+    let took = began.elapsed();
+    state.metrics.request(&method, route, scheme, status, took);
     if let Some(traced) = traced {
         traced.end(status);
     }
-    let took_ms = began.elapsed().as_micros() as f64 / 1e3;
+    let took_ms = took.as_micros() as f64 / 1e3;
     span.in_scope(|| tracing::debug!(status, took_ms, %client, app, "answered"));
     if let Some(problem) = response.extensions_mut().get_mut::<Problem>() {
         problem.instance = Some(path.clone());

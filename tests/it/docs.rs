@@ -447,7 +447,8 @@ fn every_metric_is_written() {
         .collect();
     let (mut faults, mut seen) = (Vec::new(), 0);
     for page in pages() {
-        for name in page.spans().filter(|span| span.starts_with("bellwire_") && !span.contains("::")) {
+        let is_metric = |span: &String| span.starts_with("bellwire_") || span.starts_with("http_server_");
+        for name in page.spans().filter(|span| is_metric(span) && !span.contains("::")) {
             seen += 1;
             if !names.contains(name.as_str()) {
                 faults.push(format!("{}: {name} is not among {names:?}", page.path));

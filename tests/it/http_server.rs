@@ -366,7 +366,7 @@ async fn requests_are_counted_and_logged() {
     let figures = scrape(server.address, Some(&app.operator)).await.1;
     for line in [
         "bellwire_messages_accepted_total 1",
-        r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
+        r#"http_server_request_duration_seconds_count{http_request_method="POST",http_response_status_code="202",url_scheme="http",http_route="/v1/apps/{app}/messages"} 1"#,
         "bellwire_oldest_due_seconds ",
         "bellwire_webhooks_pending 1",
         "process_resident_memory_bytes ",

@@ -115,11 +115,12 @@ async fn trace_spans_request_to_gateway_response() {
         assert_eq!(pair[0].inner.end_time_unix_nano, pair[1].inner.start_time_unix_nano, "without a gap: {pair:?}");
     }
     let [post] = named(&spans, "POST")[..] else { panic!("{spans:#?}") };
-    assert_eq!((post.inner.kind(), &*post.attributes()["http.response.status_code"]), (SpanKind::Client, "201"));
+    let attributes = post.attributes();
+    assert_eq!((post.inner.kind(), &*attributes["http.response.status_code"]), (SpanKind::Client, "201"));
+    assert_eq!((&*attributes["server.address"], &*attributes["server.port"]), ("fcm.bellwire.test", "443"));
 
     let told = format!("{spans:?}");
-    for secret in [subscriber.endpoint.as_str(), subscriber.id.as_str(), "fcm.bellwire.test", "ann\"", "Hush", &app.key]
-    {
+    for secret in [subscriber.endpoint.as_str(), subscriber.id.as_str(), "ann\"", "Hush", &app.key] {
         assert!(!told.contains(secret), "{secret} in {told}");
     }
     app.finish().await;
@@ -221,6 +222,15 @@ async fn metrics_are_exported_periodically_and_at_shutdown() {
     assert_eq!((point.count, point.bucket_counts.iter().sum::<u64>()), (300, 300));
     assert_eq!((point.bucket_counts.len(), metrics["bellwire_attempt_seconds"].unit.as_str()), (12, "s"));
     assert_eq!(took.aggregation_temporality, cumulative);
+    let Some(Data::Histogram(requests)) = &metrics["http.server.request.duration"].data else { panic!("{metrics:?}") };
+    let sent = [
+        ("http.request.method", "POST"),
+        ("http.response.status_code", "202"),
+        ("http.route", "/v1/apps/{app}/messages"),
+        ("url.scheme", "http"),
+    ];
+    let point = requests.data_points.iter().find(|point| texts(&point.attributes) == labels(&sent));
+    assert_eq!(point.expect("a point of the route").count, 1);
     let Some(Data::Gauge(active)) = &metrics["bellwire_subscriptions_active"].data else { panic!("{metrics:?}") };
     assert_eq!(number(&active.data_points, &[("gateway", "wns")]), Some(Number::AsInt(0)));
     app.finish().await;

@@ -84,7 +84,7 @@ impl Posting {
         }
         let Turn { slot, mut job, .. } = turn;
         if let Some(span) = &mut job.span {
-            span.answered(outcome.status);
+            span.answered(job.endpoint.authority(), outcome.status);
         }
         let took = began.elapsed();
         debug!(

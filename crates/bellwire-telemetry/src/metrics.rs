@@ -13,9 +13,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use http::Method;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Unit;
 
 use crate::panics;
 use bellwire_core::delivery::{Ending, Tier};
@@ -35,8 +37,7 @@ pub use registry::{Registered, Value};
 pub use series::Histogram;
 use series::{Build, Family, plain, seconds};
 
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-/// Maximum lanes with their own series.
+/// Lanes that have series of their own, at most.
 const LANES_MAX: usize = 100;
 
 named! {
@@ -70,6 +71,9 @@ macro_rules! metrics {
         pub struct Metrics {
             registry: Registry,
             process: Process,
+            /// Registry of the metrics without our prefix that describe the HTTP server.
+            http: Registry,
+            request_seconds: Family<RequestLabels, Histogram>,
             $(#[doc = $help] $vis $field: $Series,)+
         }
 
@@ -82,7 +86,12 @@ macro_rules! metrics {
                 let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
                 r.add("slow_statements", slow, None, SLOW_STATEMENTS.clone());
                 let _ = plain::<Build>(r, "build", "What runs");
-                Arc::new(Self { $($field: $make(r, $name, $help),)+ process: Process::new(), registry })
+                let mut http = Registry::with_prefix("http_server");
+                let help = "Time from a request to the head of its response, by route and status";
+                let family = Family::created_by(Histogram::of_requests);
+                let request_seconds = http.add("request_duration", help, Some(Unit::Seconds), family);
+                let process = Process::new();
+                Arc::new(Self { $($field: $make(r, $name, $help),)+ process, http, request_seconds, registry })
             }
         }
     };
@@ -94,7 +103,6 @@ metrics! {
     attempt_seconds: [Histogram; Gateway::ALL.len()] =
         by_gateway("attempt", "Time from the start of a POST to its answer");
     lag_seconds: [Histogram; Tier::ALL.len()] = by_tier("queue_lag", "How much later than scheduled a POST began");
-    requests: Family<RequestLabels, Counter> = plain("http_requests", "Requests to the API by route and status");
     slis: Family<SliLabels, FloatGauge> = plain("sli", "Reliability of retries over the last hour, by lane and tier");
     sli_states: Family<SliLabels, Gauge> = plain("sli_state", "State of the reliability metric: 0 unknown, 1 ok, 2 warn, 3 alert");
     token_faults: [Counter; TokenFault::ALL.len()] =
@@ -157,12 +165,11 @@ impl Metrics {
         self.lag_seconds[place(tier.code())].observe(lag.as_secs_f64());
     }
 
-    /// Counts an API request. `route` is the pattern, such as `/v1/apps/{app}/messages`, because each id in a path would become
-    /// a series. An unknown method is counted under one name for the same reason.
-    pub fn request(&self, method: &str, route: &str, status: u16) {
-        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
-        let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
-        self.requests.of(labels).inc();
+    /// Counts a request to the API and its duration. `route` is the pattern, such as `/v1/apps/{app}/messages`, never
+    /// the path: paths contain ids, and each would be a series.
+    pub fn request(&self, method: &Method, route: String, scheme: &'static str, status: u16, took: Duration) {
+        let labels = RequestLabels { method: method_name(method), route, status, scheme };
+        self.request_seconds.of(labels).observe(took.as_secs_f64());
     }
 
     /// Replaces the reliability metrics by those of the last hour. Only the lanes in the worst state get series, so that their
@@ -247,6 +254,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         let mut text = String::new();
         let written = encode_registry(&mut text, &self.registry.text)
+            .and_then(|()| encode_registry(&mut text, &self.http.text))
             .and_then(|()| encode_registry(&mut text, &self.process.look().text))
             .and_then(|()| encode_eof(&mut text));
         written.expect("a string takes everything");
@@ -255,7 +263,24 @@ impl Metrics {
 
     /// Returns all series to read.
     pub fn registered(&self) -> impl Iterator<Item = &Registered> {
-        self.registry.metrics.iter().chain(&self.process.look().metrics)
+        self.registry.metrics.iter().chain(&self.http.metrics).chain(&self.process.look().metrics)
+    }
+}
+
+/// Name of every method that is not standard. Callers could invent any number of them.
+pub(crate) const OTHER_METHOD: &str = "_OTHER";
+
+/// Returns the name of a standard method, or [`OTHER_METHOD`].
+pub(crate) fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => OTHER_METHOD,
     }
 }
 

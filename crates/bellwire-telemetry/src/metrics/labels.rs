@@ -29,9 +29,32 @@ label_sets! {
     EndingLabels { ending: &'static str, tier: &'static str }
     TierLabel { tier: &'static str }
     KindLabel { kind: &'static str }
-    RequestLabels { method: String, route: String, status: u16 }
     OutcomeLabel { outcome: &'static str }
     PoolLabels { pool: &'static str, state: &'static str }
     FaultLabel { fault: &'static str }
     SliLabels { sli: &'static str, lane: i32, gateway: &'static str, tier: &'static str }
+}
+
+/// Labels of a request, with the names of OpenTelemetry's semantic conventions as Prometheus spells them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RequestLabels {
+    pub(super) method: &'static str,
+    pub(super) route: String,
+    pub(super) status: u16,
+    pub(super) scheme: &'static str,
+}
+
+impl LabelSet for RequestLabels {
+    /// Omits the route of a request without one, and the error unless the server failed.
+    fn labels(&self) -> Labels {
+        let status = self.status.to_string();
+        let error = (self.status >= 500).then(|| ("error_type", status.clone()));
+        let route = (!self.route.is_empty()).then(|| ("http_route", self.route.clone()));
+        let labels = [
+            ("http_request_method", self.method.to_owned()),
+            ("http_response_status_code", status),
+            ("url_scheme", self.scheme.to_owned()),
+        ];
+        labels.into_iter().chain(route).chain(error).collect()
+    }
 }

@@ -17,21 +17,28 @@ use super::registry::{Readable, Registry, Value};
 #[derive(Debug, Clone)]
 pub(super) struct Family<L, M> {
     series: Arc<RwLock<BTreeMap<L, M>>>,
+    create: fn() -> M,
 }
 
 impl<L, M: Default> Default for Family<L, M> {
     fn default() -> Self {
-        Self { series: Arc::default() }
+        Self::created_by(M::default)
     }
 }
 
-impl<L: LabelSet, M: Clone + Default> Family<L, M> {
-    /// Returns the series with these labels, creating it if missing.
+impl<L, M> Family<L, M> {
+    pub(super) fn created_by(create: fn() -> M) -> Self {
+        Self { series: Arc::default(), create }
+    }
+}
+
+impl<L: LabelSet, M: Clone> Family<L, M> {
+    /// Returns the series with these labels, a new one if there is none.
     pub(super) fn of(&self, labels: L) -> M {
         if let Some(known) = self.series.read().get(&labels) {
             return known.clone();
         }
-        self.series.write().entry(labels).or_default().clone()
+        self.series.write().entry(labels).or_insert_with(self.create).clone()
     }
 
     /// Removes all series of this family.
@@ -71,12 +78,22 @@ pub struct Histogram(Arc<Mutex<(f64, Buckets)>>);
 impl Default for Histogram {
     /// Creates buckets from a millisecond to some ten seconds, the deadline of an attempt.
     fn default() -> Self {
-        let bounds = exponential_buckets(0.001, 2.5, 11).chain([f64::INFINITY]);
-        Self(Arc::new(Mutex::new((0.0, bounds.map(|bound| (bound, 0)).collect()))))
+        Self::with_bounds(exponential_buckets(0.001, 2.5, 11))
     }
 }
 
 impl Histogram {
+    fn with_bounds(bounds: impl Iterator<Item = f64>) -> Self {
+        let buckets = bounds.chain([f64::INFINITY]).map(|bound| (bound, 0)).collect();
+        Self(Arc::new(Mutex::new((0.0, buckets))))
+    }
+
+    /// Buckets that OpenTelemetry's semantic conventions recommend for requests.
+    pub(super) fn of_requests() -> Self {
+        let bounds = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+        Self::with_bounds(bounds.into_iter())
+    }
+
     /// Adds a duration to the histogram, in seconds.
     pub fn observe(&self, seconds: f64) {
         let (sum, buckets) = &mut *self.0.lock();

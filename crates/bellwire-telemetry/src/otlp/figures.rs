@@ -59,7 +59,8 @@ fn metric(registered: &Registered, span: CountingPeriod) -> Option<Metric> {
         Some(unit) => unit.as_str(),
         None => "",
     };
-    let (name, description, unit) = (registered.name.clone(), registered.help.clone(), unit.to_owned());
+    let (name, description, unit) =
+        (conventional(&registered.name).to_owned(), registered.help.clone(), unit.to_owned());
     Some(Metric { name, description, unit, data: Some(data), ..Metric::default() })
 }
 
@@ -94,7 +95,24 @@ fn histogram((labels, value): &(Labels, Value), span: CountingPeriod) -> Option<
 }
 
 fn attributes(labels: &Labels) -> Vec<Attribute> {
-    Attributes::from(labels.iter().map(|(name, value)| KeyValue::new(*name, value.clone()))).0
+    let attribute = |&(name, ref value): &(&'static str, String)| match (conventional(name), value.parse::<i64>()) {
+        (name @ "http.response.status_code", Ok(status)) => KeyValue::new(name, status),
+        (name, _) => KeyValue::new(name, value.clone()),
+    };
+    Attributes::from(labels.iter().map(attribute)).0
+}
+
+/// Returns the name that OpenTelemetry's semantic conventions have for a metric or a label, or the name itself.
+fn conventional(name: &str) -> &str {
+    match name {
+        "http_server_request_duration_seconds" => "http.server.request.duration",
+        "http_request_method" => "http.request.method",
+        "http_response_status_code" => "http.response.status_code",
+        "http_route" => "http.route",
+        "url_scheme" => "url.scheme",
+        "error_type" => "error.type",
+        _ => name,
+    }
 }
 
 #[cfg(test)]

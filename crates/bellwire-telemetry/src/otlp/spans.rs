@@ -26,6 +26,8 @@ use opentelemetry_sdk::trace::{SdkTracer, Span};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::named;
 
+use crate::metrics::{OTHER_METHOD, method_name};
+
 /// Maximum number of traced attempts of one message, until a worker reads the message again, once a minute. A campaign must not become ten
 /// million spans.
 const TURNS_TRACED: u32 = 10;
@@ -64,8 +66,9 @@ impl Tracer {
         let On { tracer, clock } = self.0.as_ref()?;
         let told = headers.get(TRACEPARENT).filter(|_| headers.contains_key(header::AUTHORIZATION));
         let caller = told.and_then(|value| value.to_str().ok()).and_then(parse);
-        let method = name_of(method);
-        let name = if route.is_empty() { method.to_owned() } else { format!("{method} {route}") };
+        let method = method_name(method);
+        let verb = if method == OTHER_METHOD { "HTTP" } else { method };
+        let name = if route.is_empty() { verb.to_owned() } else { format!("{verb} {route}") };
         let mut attributes = vec![KeyValue::new("http.request.method", method), KeyValue::new("url.scheme", scheme)];
         if !route.is_empty() {
             attributes.push(KeyValue::new("http.route", route.to_owned()));
@@ -143,6 +146,7 @@ impl RequestSpan {
         span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
         if status >= 500 {
             span.set_status(Status::error(""));
+            span.set_attribute(KeyValue::new("error.type", status.to_string()));
         }
         span.end_with_timestamp(self.clock.now().into());
     }
@@ -194,12 +198,15 @@ impl DeliverySpan {
         self.stage = Some(next);
     }
 
-    /// Ends the POST, with the status of the response if there was one.
-    pub fn answered(&mut self, status: Option<u16>) {
-        self.leave(vec![match status {
+    /// Ends the POST. `authority` is the gateway's `host[:port]`, `status` that of its response, if one arrived.
+    pub fn answered(&mut self, authority: &str, status: Option<u16>) {
+        let (host, port) = address(authority);
+        let result = match status {
             Some(status) => KeyValue::new("http.response.status_code", i64::from(status)),
             None => KeyValue::new("error.type", "no_answer"),
-        }]);
+        };
+        let host = KeyValue::new("server.address", host.to_owned());
+        self.leave(vec![host, KeyValue::new("server.port", i64::from(port)), result]);
     }
 
     /// Sets the result of the delivery.
@@ -246,18 +253,11 @@ fn parse(traceparent: &str) -> Option<SpanContext> {
     Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
 }
 
-/// Returns the name of a standard method. Other methods share one name, since a caller could invent any number.
-fn name_of(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::OPTIONS => "OPTIONS",
-        _ => "HTTP",
-    }
+/// Splits `host[:port]` of an HTTPS URL. An IPv6 address is returned without brackets.
+fn address(authority: &str) -> (&str, u16) {
+    let with_port = authority.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = with_port.unwrap_or((authority, 443));
+    (host.trim_matches(['[', ']']), port)
 }
 
 #[cfg(test)]

@@ -11,7 +11,11 @@ fn each_count_lands_in_its_own_series() {
     metrics.attempt(Gateway::Wns, Tier::Promotional, Some(201), Duration::from_millis(30));
     metrics.attempt(Gateway::Wns, Tier::Promotional, None, Duration::from_secs(10));
     metrics.ended(Ending::Gone, Tier::Engagement, 3);
-    metrics.request("POST", "/v1/apps/{app}/messages", 202);
+    let route = "/v1/apps/{app}/messages".to_owned();
+    metrics.request(&Method::POST, route.clone(), "https", 202, Duration::from_millis(8));
+    metrics.request(&Method::POST, route, "https", 503, Duration::from_secs(20));
+    let invented = Method::from_bytes(b"INVENTED").unwrap();
+    metrics.request(&invented, String::new(), "http", 404, Duration::ZERO);
     metrics.settle_fenced.inc();
     metrics.clock_offset_s.set(-0.25);
     metrics.show_pool("api", 5, 2);
@@ -26,7 +30,11 @@ fn each_count_lands_in_its_own_series() {
         r#"bellwire_attempts_total{gateway="fcm",status="2xx",tier="promotional"} 0"#,
         r#"bellwire_deliveries_ended_total{ending="gone",tier="engagement"} 3"#,
         r#"bellwire_attempt_seconds_count{gateway="wns"} 2"#,
-        r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
+        r#"http_server_request_duration_seconds_bucket{le="0.005",http_request_method="POST",http_response_status_code="202",url_scheme="https",http_route="/v1/apps/{app}/messages"} 0"#,
+        r#"http_server_request_duration_seconds_bucket{le="0.01",http_request_method="POST",http_response_status_code="202",url_scheme="https",http_route="/v1/apps/{app}/messages"} 1"#,
+        r#"http_server_request_duration_seconds_bucket{le="10.0",http_request_method="POST",http_response_status_code="503",url_scheme="https",http_route="/v1/apps/{app}/messages",error_type="503"} 0"#,
+        r#"http_server_request_duration_seconds_sum{http_request_method="POST",http_response_status_code="503",url_scheme="https",http_route="/v1/apps/{app}/messages",error_type="503"} 20.0"#,
+        r#"http_server_request_duration_seconds_count{http_request_method="_OTHER",http_response_status_code="404",url_scheme="http"} 1"#,
         "bellwire_settle_fenced_total 1",
         "bellwire_clock_offset_seconds -0.25",
         r#"bellwire_database_connections{pool="api",state="used"} 3"#,

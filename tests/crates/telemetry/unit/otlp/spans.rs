@@ -36,3 +36,15 @@ fn without_a_collector_nothing_is_made() {
     assert!(off.origin(Some(CALLER)).is_none());
     assert_eq!(current(), None);
 }
+
+#[test]
+fn authorities_split_into_address_and_port() {
+    for (authority, expected) in [
+        ("fcm.googleapis.com", ("fcm.googleapis.com", 443)),
+        ("push.example:8443", ("push.example", 8443)),
+        ("[2001:db8::1]", ("2001:db8::1", 443)),
+        ("[2001:db8::1]:8443", ("2001:db8::1", 8443)),
+    ] {
+        assert_eq!(address(authority), expected, "{authority}");
+    }
+}
