@@ -1,7 +1,7 @@
 //! `/docs`: the OpenAPI description and the guides as HTML pages, and a page for each kind of problem. Pages load only style
 //! sheets and images from this server, and run no scripts.
 
-mod guides;
+pub(super) mod guides;
 mod schema;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ pub(crate) mod auth;
 pub(crate) mod caller;
 pub(crate) mod cors;
 pub(in crate::api) mod csv_cells;
+pub(crate) mod deprecation;
 pub(crate) mod draft;
 pub(crate) mod etag;
 pub(crate) mod extract;

@@ -15,6 +15,7 @@ use utoipa::PartialSchema as _;
 use utoipa::openapi::OpenApi;
 
 use super::ApiState;
+use super::http::deprecation;
 use super::http::problem::{Details, FieldError, PROBLEM_KINDS};
 
 const ABOUT: &str = "Self-hosted web-push delivery.
@@ -187,6 +188,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         operation["security"] = json!([{}]); // no authentication
     }
     add_path_parameters(path, operation);
+    deprecation::describe(operation);
     tell(operation);
     if is_made_once(path, method, operation) {
         add_idempotency_key(operation);

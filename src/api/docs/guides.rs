@@ -17,8 +17,8 @@ use crate::api::http::extract::Query;
 use crate::api::http::problem::Problem;
 use crate::api::site;
 
-/// URL prefix of the guides, under which build.rs embeds them.
-pub(super) const ROOT: &str = "/docs/guides/";
+/// Path of the guides on a server, and below which build.rs embeds them.
+pub(in crate::api) const ROOT: &str = "/docs/guides/";
 const QUERY_MAX_CHARS: usize = 100;
 const TERMS_MAX: usize = 8;
 const RESULTS_MAX: usize = 30;
