@@ -26,6 +26,7 @@ pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod link_check;
 pub(crate) mod log_level;
+pub(crate) mod mcp;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
@@ -173,14 +174,18 @@ pub fn router(state: ApiState) -> Router {
         .layer(set(header::REFERRER_POLICY, "no-referrer"))
         .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()));
-    http::deprecation::announce(public.merge(reports).merge(server), &description)
+    let api = public
+        .merge(reports)
+        .merge(server)
         .merge(site::routes(&state))
         .merge(openapi::route(&description))
         .merge(docs::routes(description))
         .fallback(|| async { Problem::not_found("route") })
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(around_all)
-        .with_state(state)
+        .layer(around_all.clone())
+        .with_state(state.clone());
+    let mcp = mcp::routes(&state, api.clone()).method_not_allowed_fallback(method_not_allowed);
+    api.merge(mcp.layer(around_all).with_state(state))
 }
 
 /// Returns the API for callers with access to database and master key: all actions are allowed, and the server's own keys are

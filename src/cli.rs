@@ -26,6 +26,7 @@ mod invocation;
 mod key;
 mod keys;
 mod log_level;
+mod mcp;
 mod message;
 mod metrics;
 mod output;
@@ -62,7 +63,7 @@ use bellwire_net::http_server::inherited::Inherited;
 use bellwire_simulator::gateways;
 use bellwire_telemetry::panics;
 use help::{
-    BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, MORE_SETTINGS, OPENAPI_EXAMPLE, RESTORE_EXAMPLES,
+    BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, MCP_EXAMPLES, MORE_SETTINGS, OPENAPI_EXAMPLE, RESTORE_EXAMPLES,
     SIMULATOR_EXAMPLE,
 };
 use output::{ClosedPipe, Output};
@@ -169,6 +170,12 @@ enum Verb {
     /// Needs no server and no database.
     #[command(after_help = OPENAPI_EXAMPLE)]
     Openapi,
+    /// Serve the Model Context Protocol: the API as tools for language models.
+    ///
+    /// Clients of the protocol start it, and speak to it on standard input and output. With --server and BELLWIRE_KEY the tools are those
+    /// that the key may use; without them all, on the data of this machine. Tools only read, unless --allow-write is given.
+    #[command(after_help = MCP_EXAMPLES)]
+    Mcp(mcp::Mcp),
     /// Write man pages into a directory. Packages install them.
     Man {
         /// Target directory; created if missing.
@@ -316,6 +323,7 @@ async fn dispatch(verb: Verb, server: Option<String>, inherited: Inherited, out:
             );
             out.say(&serde_json::to_value(&upgraded)?, &text)?;
         }
+        Verb::Mcp(mcp) => mcp.run(server.as_deref()).await?,
         Verb::Policy(verb) => verb.run(out)?,
         Verb::Demo(args) => {
             let adds_up = demo::run(&args, out.json, serve::told_to_stop()?, std::io::stdout()).await?;

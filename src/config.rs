@@ -29,6 +29,7 @@ use bellwire_vault::master_key::{self, MasterKey};
 pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 use setting::Setting;
+pub use settings::McpAccess;
 use settings::SETTINGS;
 pub(crate) use settings::{Config, PolicyDefaults};
 use sources::{Sources, ValueSource, default_data_dir, name_of};

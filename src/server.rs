@@ -386,6 +386,7 @@ pub(crate) fn api_state(
         part_timeout: api::ApiConfig::default().part_timeout,
         guard: engines::guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
+        mcp: config.mcp,
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.base_url().scheme() == "https" },
         oidc: sign_in_by_oidc(config)?,

@@ -15,6 +15,9 @@ pub mod cli {
         pub use crate::cli::admin::raise_open_files;
     }
 }
+pub mod config {
+    pub use crate::config::McpAccess;
+}
 pub mod hooks {
     pub use crate::hooks::{Sender, pack};
 }

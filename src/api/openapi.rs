@@ -184,6 +184,7 @@ fn show_answers(api: &mut Value) {
 
 fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     operation["operationId"] = operation_id(path, operation["operationId"].as_str().unwrap_or_default()).into();
+    operation["x-effect"] = effect(path, method).into();
     if operation["security"].as_array().is_none_or(Vec::is_empty) {
         operation["security"] = json!([{}]); // no authentication
     }
@@ -253,6 +254,37 @@ const NEVER_ONCE: [&str; 5] = [
     "/v1/session/passkeys",
     "/v1/session/passkeys/options",
 ];
+
+/// Requests that change nothing, although they are no `GET`.
+const READS: [&str; 7] = [
+    "/v1/apps/{app}/campaigns/{campaign}/dry-run",
+    "/v1/apps/{app}/link-check",
+    "/v1/apps/{app}/policies/preview",
+    "/v1/apps/{app}/policies/simulate",
+    "/v1/apps/{app}/segments/preview",
+    "/v1/apps/{app}/templates/check",
+    "/v1/apps/{app}/templates/preview",
+];
+/// Requests that send to subscriptions. One that resumes a send is not among them, because its start was.
+const SENDS: [&str; 7] = [
+    "/v1/apps/{app}/campaigns/{campaign}/start",
+    "/v1/apps/{app}/campaigns/{campaign}/test",
+    "/v1/apps/{app}/dead-letters/replay",
+    "/v1/apps/{app}/dead-letters/{dead_letter}/replay",
+    "/v1/apps/{app}/messages",
+    "/v1/apps/{app}/messages/batch",
+    "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry",
+];
+
+/// Returns the effect of an operation, for tools that are made from the description.
+fn effect(path: &str, method: &str) -> &'static str {
+    match method {
+        "get" => "read",
+        "post" if READS.contains(&path) => "read",
+        "post" if SENDS.contains(&path) => "send",
+        _ => "write",
+    }
+}
 
 fn is_made_once(path: &str, method: &str, operation: &Value) -> bool {
     let makes = operation["responses"]["201"].is_object() && !NEVER_ONCE.contains(&path);

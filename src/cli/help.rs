@@ -27,6 +27,10 @@ pub(super) const COMPLETIONS_EXAMPLE: &str = "Example:
 pub(super) const OPENAPI_EXAMPLE: &str = "Example:
   bellwire openapi > openapi.json";
 
+pub(super) const MCP_EXAMPLES: &str = "Examples:
+  bellwire mcp --server https://push.example.com
+  bellwire mcp --server https://push.example.com --allow-write";
+
 pub(super) const SIMULATOR_EXAMPLE: &str =
     "Example, with a server that delivers to the simulator (PORT: from the line that the command prints):
   bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
@@ -42,7 +46,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Delivery", &["watch", "metrics", "explain", "dead-letters", "policy", "webhook"]),
     ("Access", &["key", "vapid", "admin", "audit", "keys", "master-key"]),
     ("Operate", &["doctor", "health", "log-level", "migrate", "backup", "restore", "held", "postgres"]),
-    ("Tools", &["simulate-gateway", "openapi", "completions", "man"]),
+    ("Tools", &["mcp", "simulate-gateway", "openapi", "completions", "man"]),
 ];
 
 /// Lists the program's commands by subject instead of in one list.

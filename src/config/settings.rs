@@ -30,7 +30,18 @@ pub(crate) enum PolicyDefaults {
     Guide,
 }
 
-/// Declares the settings. A doc comment is the help text of its setting, and the field's type is its type.
+/// Tools that `/mcp` offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum McpAccess {
+    /// None: the route does not exist.
+    Off,
+    /// Tools that change nothing.
+    Read,
+    /// All tools.
+    Write,
+}
+
+/// Declares each setting once: its documentation is also its help, its type the field's.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
         #[derive(Debug, Clone)]
@@ -185,9 +196,12 @@ settings! {
     example: Option<PageAudience> = "auto", shown, keyword(&[
         ("auto", Some(PageAudience::ThisMachine)), ("true", Some(PageAudience::Everybody)), ("false", None),
     ]);
-    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com;
-    /// empty: none. Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. At the provider, register
-    /// /v1/session/oidc/callback below `public_url` as the redirect URL.
+    /// Tools for language models at /mcp (Model Context Protocol), with an API key. `read`: those that change nothing; `write`: all that the
+    /// key may do; `off`: no route.
+    mcp: McpAccess = "read", shown, keyword(&[("off", McpAccess::Off), ("read", McpAccess::Read), ("write", McpAccess::Write)]);
+    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com; empty: none.
+    /// Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. Register /v1/session/oidc/callback below `public_url` at the
+    /// provider.
     oidc_issuer: Option<String> = "", shown, optional(private_url());
     /// Client id of this server at the OpenID provider.
     oidc_client_id: Option<String> = "", shown, optional(text(255));

@@ -19,8 +19,16 @@ fn root() -> &'static Path {
 async fn workshop(app: &TestApp) -> TempDir {
     let dir = TempDir::new();
     let clients = root().join("tests/clients");
-    for file in ["send.ts", "send.py", "examples.py", "tsconfig.json", "redocly.yaml", "package.json", "generator.yaml"]
-    {
+    for file in [
+        "send.ts",
+        "send.py",
+        "examples.py",
+        "mcp.js",
+        "tsconfig.json",
+        "redocly.yaml",
+        "package.json",
+        "generator.yaml",
+    ] {
         std::fs::copy(clients.join(file), dir.path().join(file)).expect("a file of ours");
     }
     std::os::unix::fs::symlink(clients.join("node_modules"), dir.path().join("node_modules")).expect("a link");
@@ -80,6 +88,39 @@ async fn description_is_valid_and_generated_clients_send() {
         let sent: Value = serde_json::from_str(&sent).expect("JSON");
         assert!(sent["id"].as_str().is_some_and(|id| id.starts_with("msg_")) && sent["targeted"] == 1, "{sent}");
     }
+    app.run_until_idle().await;
+    app.finish().await;
+}
+
+/// The official client of the Model Context Protocol, over HTTP and over standard input and output.
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_work_in_a_foreign_client() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
+    let server = Server::with(&app, &["--roles", "api", "--mcp", "write"]).await;
+    let address = format!("http://{}", server.address);
+    let key = json!({"name": "assistant", "scopes": ["send", "read"]});
+    let key = app.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201)["secret"].clone();
+    let key = ("KEY", key.as_str().expect("a secret"));
+    let dir = workshop(&app).await;
+
+    let program = ("BELLWIRE", env!("CARGO_BIN_EXE_bellwire"));
+    let by_command = |arguments| [key, program, ("BELLWIRE_SERVER", &*address), ("ARGUMENTS", arguments)];
+    let over_http = run(&dir, "node", &["mcp.js"], &[key, ("ADDRESS", &*address)]).await;
+    let over_stdio = run(&dir, "node", &["mcp.js"], &by_command(r#"["mcp", "--allow-write"]"#)).await;
+    for output in [over_http, over_stdio] {
+        let seen: Value = serde_json::from_str(&output).expect("JSON");
+        assert_eq!(seen["server"]["name"], "bellwire");
+        assert!(seen["tools"].as_array().is_some_and(|tools| !tools.contains(&json!("topics_set"))), "{seen}");
+        assert!(seen["counted"]["recipients"] == 1 && seen["sent"]["id"].is_string(), "{seen}");
+        let denied = seen["denied"]["denied"].as_str().unwrap_or_default();
+        assert!(denied.contains("scope `subscribers`"), "{seen}");
+    }
+    let reading = run(&dir, "node", &["mcp.js"], &by_command(r#"["mcp"]"#)).await;
+    let reading: Value = serde_json::from_str(&reading).expect("JSON");
+    assert!(reading["sent"]["denied"].as_str().is_some_and(|denied| denied.contains("read-only")), "{reading}");
+    let sent = app.get("/v1/apps/shop/messages").await["data"].as_array().expect("rows").len();
+    assert_eq!(sent, 2);
     app.run_until_idle().await;
     app.finish().await;
 }

@@ -271,6 +271,22 @@ impl FromRequestParts<ApiState> for Scraper {
     }
 }
 
+/// Caller with any valid API key. Sessions of browsers are refused.
+#[derive(Debug)]
+pub(crate) struct KeyHolder(pub Caller);
+
+impl FromRequestParts<ApiState> for KeyHolder {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
+        if is_local(&parts.extensions) {
+            return Ok(Self(Caller::LOCAL));
+        }
+        let (key, _) = authenticate_key(parts, state, None).await?;
+        Ok(Self(Caller::new(CallerIdentity::Key(key), None, parts, state)))
+    }
+}
+
 async fn of_server(parts: &mut Parts, state: &ApiState) -> Result<Caller, Problem> {
     if is_local(&parts.extensions) {
         return Ok(Caller::LOCAL);

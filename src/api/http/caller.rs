@@ -87,6 +87,11 @@ impl Caller {
         }
     }
 
+    /// App that its key acts for. `None`: no key, or a key of the server.
+    pub(crate) fn key_app(&self) -> Option<AppId> {
+        if let CallerIdentity::Key(key) = &self.holder { key.app } else { None }
+    }
+
     pub(crate) fn actor(&self) -> Actor {
         let who = match &self.holder {
             CallerIdentity::Local => Who::Local,

@@ -6,6 +6,7 @@ use url::Url;
 
 use crate::api::session::cookie::Cookies;
 use crate::api::session::relying_party::RelyingParty;
+use crate::config::McpAccess;
 use crate::{checks, live, receipts};
 use bellwire_core::origin::PageAudience;
 use bellwire_core::role::Role;
@@ -93,7 +94,9 @@ pub struct ApiConfig {
     pub guard: Guard,
     /// The example page. `None`: disabled.
     pub example: Option<Example>,
-    /// Number of proxies between clients and this server, each of which appends to `X-Forwarded-For`. 0: the header is ignored.
+    /// Tools at `/mcp`.
+    pub mcp: McpAccess,
+    /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
     pub trusted_proxies: usize,
     /// Settings of session cookies.
     pub cookies: Cookies,
@@ -132,6 +135,7 @@ impl Default for ApiConfig {
             part_timeout: Duration::from_secs(60),
             guard: Guard::DEFAULT,
             example: Some(Example::default()),
+            mcp: McpAccess::Read,
             trusted_proxies: 0,
             cookies: Cookies { secure: false },
             oidc: None,

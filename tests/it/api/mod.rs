@@ -15,6 +15,7 @@ mod import_round_trips;
 mod imports;
 mod keys;
 mod lineage;
+mod mcp;
 mod message_list;
 mod messages;
 mod oidc;

@@ -46,7 +46,7 @@ const PUBLIC: [&str; 10] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 29] = [
+const UNDESCRIBED: [&str; 30] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
@@ -66,6 +66,7 @@ const UNDESCRIBED: [&str; 29] = [
     "/docs/schemas/{schema}",
     "/example",
     "/llms.txt",
+    "/mcp",
     "/example/",
     "/example/config.json",
     "/example/index.html",

@@ -223,3 +223,15 @@ fn bounds_of_phases_are_those_of_the_parser() {
     }
     assert_eq!(checked, 6);
 }
+
+#[test]
+fn effects_name_operations_that_exist() {
+    let api = described();
+    for path in READS.into_iter().chain(SENDS) {
+        assert!(api["paths"][path]["post"].is_object(), "{path}");
+    }
+    for (route, operation) in operations(&api) {
+        let takes_send = operation["security"].to_string().contains(r#""api_key":["send"]"#);
+        assert!(!takes_send || operation["x-effect"] != "write", "{route} sends, or only reads");
+    }
+}

@@ -161,6 +161,8 @@ named! {
         LogLevelSet = "log_level.set",
         /// The log level was reset to that of each process's start.
         LogLevelReset = "log_level.reset",
+        /// A tool of the Model Context Protocol was called.
+        ToolCalled = "tool.called",
         /// An alert was resolved.
         AlertResolved = "alert.resolved",
         /// A teammate was invited.

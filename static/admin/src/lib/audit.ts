@@ -71,6 +71,7 @@ export const ACTIONS: Record<Action, string> = {
   "database.restored": "restored the database from a backup",
   "master_key.rotated": "replaced the master key",
   "seal_key.added": "added a seal key",
+  "tool.called": "called a tool",
   "alert.resolved": "resolved an alert",
   "log_level.set": "changed the log level temporarily",
   "log_level.reset": "reset the log level",
