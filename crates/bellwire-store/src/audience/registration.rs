@@ -2,7 +2,6 @@
 //! decides which requests may change a known one.
 
 pub(crate) mod bulk;
-mod citus;
 mod consent;
 mod insertion;
 mod known;
@@ -169,15 +168,7 @@ async fn register_within(
     }
     let (row, new) = match known {
         Some(id) => refresh_known(conn, vault, request, (id, &mac), now).await?,
-        None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
-            Some(row) => (row, true),
-            // Another request registered it since we looked. Its transaction has ended: now it can be seen. Erased in the
-            // same instant, it is a 500, and a retry helps.
-            None => {
-                let known = find_endpoint(conn, request.app, shard, &mac).await?.ok_or(sqlx::Error::RowNotFound)?;
-                refresh_known(conn, vault, request, (known, &mac), now).await?
-            }
-        },
+        None => (insert(conn, vault, request, &mac, shard, old.as_ref(), now).await?, true),
     };
     if let Some(old) = &old {
         // Deliveries addressed to a user are not handed on to a subscription of another user.
@@ -338,7 +329,7 @@ async fn take_endpoint(
     let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
     let shard = shard_of(request.app, request.endpoint.expose());
     // Another request may have registered the endpoint meanwhile, had this one been erased: the next attempt finds it.
-    let row = insert(conn, vault, request, &mac, shard, old, now).await?.ok_or(sqlx::Error::RowNotFound)?;
+    let row = insert(conn, vault, request, &mac, shard, old, now).await?;
     if let Some(old) = old {
         take_over(conn, vault, request.app, old, Heir { row: &row, is_known: false }, now).await?;
     }
@@ -407,7 +398,6 @@ fn begin(
     }
 }
 
-/// Inserts a new subscription. `None`: its endpoint was registered concurrently.
 async fn insert(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -416,7 +406,7 @@ async fn insert(
     shard: u8,
     old: Option<&SubscriptionRow>,
     now: Timestamp,
-) -> Result<Option<SubscriptionRow>, Unregistered> {
+) -> Result<SubscriptionRow, Unregistered> {
     let id = SubscriptionId::new(request.id, shard);
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway, now).await?;
     let mut row = begin(vault, request, (id, lane), mac, old, now);
@@ -427,8 +417,8 @@ async fn insert(
         Some(old) => origin_of(conn, old.id).await?,
         None => None,
     };
-    let added = insert_all(conn, request.app, &[(&row, origin)]).await?;
-    Ok(added.contains(&id).then_some(row))
+    insert_all(conn, request.app, &[(&row, origin)]).await?;
+    Ok(row)
 }
 
 async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {

@@ -182,6 +182,7 @@ async fn look(
     wanted: &SearchQuery,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
+    // By key alone: of several statements, one would read all attempts of a message.
     if engine::is_distributed() {
         return citus::look(conn, app, stretch, wanted, now).await;
     }

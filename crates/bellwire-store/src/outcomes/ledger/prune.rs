@@ -23,6 +23,7 @@ pub(crate) async fn prune(
     closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
+    // One statement instead of four, for each settlement with an ending as gone.
     if engine::is_distributed() {
         return citus::prune(conn, gone, closing, now).await;
     }
