@@ -174,9 +174,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(set(header::REFERRER_POLICY, "no-referrer"))
         .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()));
-    let api = public
-        .merge(reports)
-        .merge(server)
+    let api = http::deprecation::announce(public.merge(reports).merge(server), &description)
         .merge(site::routes(&state))
         .merge(openapi::route(&description))
         .merge(docs::routes(description))

@@ -41,7 +41,7 @@ pub enum McpAccess {
     Write,
 }
 
-/// Declares each setting once: its documentation is also its help, its type the field's.
+/// Declares the settings. A doc comment is the help text of its setting, and the field's type is its type.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+ $key:ident: $type:ty = $default:literal, $visibility:ident, $kind:expr;)+) => {
         #[derive(Debug, Clone)]
@@ -199,9 +199,9 @@ settings! {
     /// Tools for language models at /mcp (Model Context Protocol), with an API key. `read`: those that change nothing; `write`: all that the
     /// key may do; `off`: no route.
     mcp: McpAccess = "read", shown, keyword(&[("off", McpAccess::Off), ("read", McpAccess::Read), ("write", McpAccess::Write)]);
-    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com; empty: none.
-    /// Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. Register /v1/session/oidc/callback below `public_url` at the
-    /// provider.
+    /// Issuer of the OpenID provider for sign-in, exactly as the provider writes it, such as https://accounts.google.com;
+    /// empty: none. Requires `oidc_client_id`, `oidc_client_secret` and `public_url`. At the provider, register
+    /// /v1/session/oidc/callback below `public_url` as the redirect URL.
     oidc_issuer: Option<String> = "", shown, optional(private_url());
     /// Client id of this server at the OpenID provider.
     oidc_client_id: Option<String> = "", shown, optional(text(255));

@@ -96,7 +96,7 @@ pub struct ApiConfig {
     pub example: Option<Example>,
     /// Tools at `/mcp`.
     pub mcp: McpAccess,
-    /// Proxies between us and clients, each of which appends to `X-Forwarded-For`. 0: none, and the header is ignored.
+    /// Number of proxies between clients and this server, each of which appends to `X-Forwarded-For`. 0: the header is ignored.
     pub trusted_proxies: usize,
     /// Settings of session cookies.
     pub cookies: Cookies,

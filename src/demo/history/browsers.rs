@@ -34,7 +34,7 @@ const CITIES: [(&str, &str, &str); 4] = [
 ];
 
 #[derive(Debug)]
-struct Browser {
+struct Visitor {
     gateway: Gateway,
     endpoint: String,
     user: Option<String>,
@@ -47,7 +47,7 @@ struct Browser {
 /// All browsers that have notifications on.
 #[derive(Debug)]
 pub(super) struct Browsers {
-    present: Vec<Browser>,
+    present: Vec<Visitor>,
     next: u32,
     /// The app's VAPID public key.
     key: Vec<u8>,
@@ -60,7 +60,7 @@ impl Browsers {
     }
 
     /// A new browser and its person, and what the shop knows of them.
-    fn mint(&mut self, simulator: &Simulator) -> anyhow::Result<(Browser, Value)> {
+    fn mint(&mut self, simulator: &Simulator) -> anyhow::Result<(Visitor, Value)> {
         let n = self.next;
         self.next += 1;
         let gateway = gateway_of(n * 7);
@@ -75,7 +75,7 @@ impl Browsers {
             "attributes": {"city": city, "orders": orders},
             "topics": if n.is_multiple_of(4) { json!(["restock"]) } else { json!(["news"]) },
         });
-        Ok((Browser { gateway, endpoint: minted.endpoint, user, id: None, reported: 0 }, known))
+        Ok((Visitor { gateway, endpoint: minted.endpoint, user, id: None, reported: 0 }, known))
     }
 
     /// Makes the browsers of another system. Returns the lines of an import.
@@ -98,11 +98,11 @@ impl Browsers {
         n: u32,
     ) -> anyhow::Result<()> {
         let minted = (0..n).map(|_| self.mint(simulator)).collect::<anyhow::Result<Vec<_>>>()?;
-        let register = |(browser, known): (Browser, Value)| async move {
+        let register = |(browser, known): (Visitor, Value)| async move {
             let made = api.post(Caller::Key(operator), &format!("/v1/apps/{SHOP}/subscriptions"), &known).await?;
-            anyhow::Ok(Browser { id: Some(text(&made, "id")?.to_owned()), ..browser })
+            anyhow::Ok(Visitor { id: Some(text(&made, "id")?.to_owned()), ..browser })
         };
-        let arrived: Vec<Browser> = stream::iter(minted).map(register).buffered(AT_ONCE).try_collect().await?;
+        let arrived: Vec<Visitor> = stream::iter(minted).map(register).buffered(AT_ONCE).try_collect().await?;
         self.present.extend(arrived);
         Ok(())
     }

@@ -120,7 +120,7 @@ pub(super) fn weekly(now: Timestamp) -> Value {
         "schedule": {"cron": format!("0 {} * * {weekday}", AFTERNOON.num_hours()), "timezone": "UTC"}})
 }
 
-/// An A/B test: three hours after it began the better title goes to the rest.
+/// An A/B test: the better title goes to the rest three hours after the start.
 fn preview() -> Value {
     let variant = |name: &str, title: &str| json!({"name": name, "message": {"content": {"title": title}}});
     json!({"slug": "winter-preview", "name": "Winter preview", "holdout": 0.05,

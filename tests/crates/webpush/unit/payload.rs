@@ -150,7 +150,7 @@ fn the_admin_page_measures_as_we_do() {
         octets: usize,
     }
     // The page's own test reads the same file.
-    let cases: Vec<Case> = serde_json::from_str(include_str!("../../../static/admin/test/sizes.json")).unwrap();
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../../../../static/admin/test/sizes.json")).unwrap();
     for Case { name, site, content, octets } in cases {
         let mut notification: Notification = serde_json::from_value(content).unwrap();
         notification.complete(site.as_deref());
