@@ -1,6 +1,7 @@
 //! Tools of the Model Context Protocol at `/mcp`: scopes, access, confirmation of sends, redaction, and the audit log.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
@@ -155,7 +156,7 @@ async fn send_needs_the_present_count() {
 async fn campaign_starts_only_when_confirmed() {
     let api = api(McpAccess::Write).await;
     api.subscribe(&fcm("a"), json!({"topics": ["news"]})).await;
-    let plan = json!({"name": "Spring", "slug": "spring", "to": {"topic": "news"}, "content": content()});
+    let plan = json!({"slug": "spring", "message": {"to": {"topic": "news"}, "content": content()}});
     call(&api, &api.key, "campaigns_create", json!({"body": plan})).await.unwrap();
     let state = async || api.get("/campaigns/spring").await.ok(200)["state"].clone();
     let draft = state().await;
@@ -171,7 +172,7 @@ async fn writes_have_an_idempotency_key() {
     let keys = "SELECT count(*) FROM idempotency_keys";
     let count = async || sqlx::query_scalar::<_, i64>(keys).fetch_one(&api.pool).await.unwrap();
     let before = count().await;
-    let plan = json!({"name": "Spring", "to": {"topic": "news"}, "content": content()});
+    let plan = json!({"slug": "spring", "message": {"to": {"topic": "news"}, "content": content()}});
     call(&api, &api.key, "campaigns_create", json!({"body": plan})).await.unwrap();
     assert_eq!(count().await, before + 1);
 }
@@ -181,7 +182,9 @@ async fn every_call_is_in_the_audit_log() {
     let api = api(McpAccess::Write).await;
     let reader = key(&api, &[Scope::Read]).await;
     call(&api, &reader, "topics_list", json!({})).await.unwrap();
+    api.clock.advance(Duration::from_secs(1));
     call(&api, &reader, "topics_set", json!({"topic": "sport", "body": {}})).await.unwrap_err();
+    api.clock.advance(Duration::from_secs(1));
     call(&api, &api.operator, "topics_list", json!({"app": "shop"})).await.unwrap();
     let logged = calls(&api).await;
     let targets: Vec<_> = logged.iter().map(|entry| (entry["target"].as_str().unwrap(), &entry["detail"])).collect();
