@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whether the process answers at all.
+         * Responds while the process runs.
          * @description Takes no key: everyone may call it.
          */
         get: operations["healthz_alive"];
@@ -32,8 +32,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whether requests can be served: the database answers, and its schema is this program's.
-         * @description The database is asked once a second at most.
+         * Reports whether requests can be served: the database responds, and its schema is this program's.
+         * @description Reads the database at most once a second.
          *
          *     Takes no key: everyone may call it.
          */
@@ -96,13 +96,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists all apps, those being deleted included, the newest first.
-         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
+         * Lists all apps, the newest first.
+         * @description Apps that are being deleted are included.
+         *
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["apps_list"];
         put?: never;
         /**
-         * Makes an app with its first VAPID key and, if wanted, its first topics.
+         * Creates an app with its first VAPID key and, if requested, its first topics.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["apps_create"];
@@ -127,8 +129,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Deletes an app permanently: its subscriptions, messages, letters, settings and keys.
-         * @description After the response nothing is sent, its API keys are revoked, and its routes respond with 404, also to browsers. Deliveries in progress end as cancelled. Rows follow within minutes or hours. The app stays in the list until they are gone, and then its slug is free. Attempts and receipts, which contain only bare ids, are deleted with their day.
+         * Deletes an app permanently, with its subscriptions, messages, dead letters, settings and keys.
+         * @description After the response nothing is sent, its API keys are revoked, and its routes respond with 404. Deliveries in progress end as cancelled. Rows are deleted within minutes or hours. Until then the app stays in the list, and its slug is taken. Attempts and receipts, which contain only ids, are deleted when their retention ends.
          *
          *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
@@ -137,7 +139,7 @@ export interface paths {
         head?: never;
         /**
          * Changes the given members of an app.
-         * @description Other members stay, also with concurrent changes.
+         * @description Absent members keep their value, even if another request changes them at the same time.
          *
          *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
@@ -159,7 +161,7 @@ export interface paths {
         put?: never;
         /**
          * Creates an API key.
-         * @description It can have no permission that the creating key lacks, and does not outlast it, an operator's key included. A key created by a signed-in teammate has no such end.
+         * @description The new key cannot have permissions that the creating key lacks, and cannot outlast that key. A key created by a signed-in teammate has no such end.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -182,7 +184,7 @@ export interface paths {
         post?: never;
         /**
          * Revokes an API key at once and permanently.
-         * @description The keys that it created are revoked, too, identity keys included, unless they are to be kept: a thief may have created some. A key cannot revoke one with more permissions than its own.
+         * @description Keys that were created with it (API and identity keys) are revoked, too, unless `keep_descendants` is set: a thief may have created them. A key cannot revoke one with more permissions than its own.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -200,7 +202,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists what was done to an app with keys, by teammates and at the command line, the latest first.
+         * Lists all actions on an app by API keys, teammates and the command line, the latest first.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["audit_log_list_of_app"];
@@ -226,7 +228,7 @@ export interface paths {
         get: operations["calendar_show"];
         /**
          * Replaces the app's calendar.
-         * @description It holds within a minute, also for what is under way.
+         * @description It applies within a minute, also to deliveries in progress.
          *
          *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
@@ -256,8 +258,8 @@ export interface paths {
         get: operations["campaigns_list"];
         put?: never;
         /**
-         * Makes a campaign, as a draft.
-         * @description Everything is checked as it would be when it is sent, its messages as messages are.
+         * Creates a campaign as a draft.
+         * @description The plan and its messages are checked as if they were sent now.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -276,21 +278,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a campaign and how it goes.
+         * Returns a campaign with its progress.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_show"];
         /**
-         * Writes a draft anew.
-         * @description 409 once it was started: clone it.
+         * Replaces the plan of a draft.
+         * @description 409 if the campaign was started: clone it instead.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         put: operations["campaigns_replace"];
         post?: never;
         /**
-         * Deletes a draft, or a campaign that is over; its messages stay.
-         * @description 409 while it is under way: cancel it.
+         * Deletes a draft or a finished campaign.
+         * @description Its messages stay. 409 while the campaign runs: cancel it first.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -310,7 +312,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels a campaign for good: no push of it starts later than a second after the answer.
+         * Cancels a campaign permanently: no push starts later than a second after the response.
          * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_cancel"];
@@ -330,7 +332,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a draft with the plan of another campaign.
+         * Creates a draft with the plan of another campaign.
          * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_clone"];
@@ -350,8 +352,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Returns the effect of a campaign if it were started now: its times, and the reach of each message.
-         * @description Nothing is sent. It counts as a search, of which a few run at a time: 503 (`searches_busy`).
+         * Returns the schedule and the reach of each message as if the campaign were started now.
+         * @description Nothing is sent. If too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -370,8 +372,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what browsers reported of a campaign, by push service.
-         * @description Every report is looked at: that takes seconds for a million, and a few such searches are made at a time: 503 (`searches_busy`).
+         * Reports the receipts of a campaign by push service.
+         * @description The server reads every receipt: that takes seconds for a million. If too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -392,8 +394,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows how a campaign goes by the language of browsers.
-         * @description Every delivery is looked at: that takes seconds for a million, and a few such searches are made at a time: 503 (`searches_busy`).
+         * Reports the results of a campaign by browser language.
+         * @description The server reads every delivery: that takes seconds for a million. If too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -416,7 +418,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pauses a campaign: no push of it starts later than a second after the answer.
+         * Pauses a campaign: no push starts later than a second after the response.
          * @description The times to live of its messages keep running.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
@@ -436,7 +438,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what the author of a campaign wrote.
+         * Returns the plan of a campaign as it was written.
          * @description Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         get: operations["campaigns_plan_show_plan"];
@@ -459,7 +461,7 @@ export interface paths {
         put?: never;
         /**
          * Resumes a paused campaign.
-         * @description What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later by as long as it was paused. One that has expired cannot be resumed.
+         * @description Messages that became due during the pause are sent now; of a recurring campaign, only the latest run. A/B tests are extended by the length of the pause. An expired campaign cannot be resumed.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -478,7 +480,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the runs of a campaign, the latest first, with the figures of each.
+         * Lists the runs of a campaign with their figures, the latest run first.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_runs_list_runs"];
@@ -498,7 +500,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a run of a campaign with its figures.
+         * Returns a run of a campaign with its figures.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_runs_show_run"];
@@ -520,8 +522,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts a campaign: it goes out when it is due.
-         * @description 409 if its time has passed.
+         * Starts a campaign: its messages are sent when they are due.
+         * @description 409 if the scheduled time has passed.
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -542,8 +544,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's.
-         * @description Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         * Sends a campaign's message to the given users at once.
+         * @description It is a separate message, which is not counted in the campaign's results.
+         *
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
         post: operations["campaigns_test"];
         delete?: never;
@@ -560,7 +564,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows the results of a campaign by variant, all runs together.
+         * Returns the results of a campaign by variant, summed over all runs.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["campaigns_variants_show_variants"];
@@ -586,7 +590,7 @@ export interface paths {
         get: operations["caps_show"];
         /**
          * Replaces the app's frequency caps.
-         * @description They apply within a minute, and count messages from then on. Counts of a cap over the same tiers continue.
+         * @description They apply within a minute, and count messages sent after the change. A cap over the same tiers as before keeps its counts.
          *
          *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
@@ -610,8 +614,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what a page needs to subscribe.
-         * @description A page whose subscription was made with another key should subscribe anew. A page of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
+         * Returns the data that a page needs to subscribe.
+         * @description A page whose subscription uses another VAPID key should subscribe again. Requests from an origin that the app does not allow get 403 `origin_not_allowed`, here and on all routes for browsers.
          *
          *     Takes no key: everyone may call it.
          */
@@ -633,7 +637,7 @@ export interface paths {
         };
         /**
          * Lists dead letters, the newest first.
-         * @description A list that is narrowed is a search, of which a few are made at a time: 503 (`searches_busy`).
+         * @description A filtered list is a search: if too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -654,8 +658,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists who replayed, discarded or exported dead letters, the latest first.
-         * @description What is listed here never changes.
+         * Lists replays, discards and exports of dead letters, the latest first.
+         * @description Entries never change.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -678,7 +682,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Discards dead letters: they stay in the archive, without further action.
+         * Discards dead letters: they stay in the archive as discarded.
          * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["dead_letters_discard"];
@@ -696,8 +700,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Copies out all dead letters that fit, the newest first, without their content.
-         * @description Each page is entered into the trail before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
+         * Exports all matching dead letters, the newest first, without their content.
+         * @description Each page is recorded in the audit trail before it is sent. If too many exports and imports run, the response is 503 (`transfers_busy`).
          *
          *     Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
@@ -718,8 +722,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Counts dead letters by a common property, the largest 1,000 groups first.
-         * @description `done` is false if there are more. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         * Counts dead letters by a property, the largest 1,000 groups first.
+         * @description `done` is false if there are more groups. If too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -742,10 +746,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replays dead letters: each message is sent again, as a new one, to the recipients whose deliveries died.
-         * @description Deliveries keep their first ids, so that a browser that did display the message drops the repeat. Messages to named users do not reach the next user of a browser.
+         * Replays dead letters: each message is sent again, as a new message, to the recipients whose deliveries failed.
+         * @description A delivery keeps its id, so a browser that already displayed the message drops the repeat. Messages to named users do not reach the next user of a browser.
          *
-         *     It may be repeated safely: no dead letter is replayed twice, even if a request is interrupted. Without an `Idempotency-Key` a repeat continues with remaining and new letters. With it, a repeat continues only if the first request was interrupted. With it, a few run at a time: 503 (`searches_busy`).
+         *     Repeating the request is safe: no dead letter is replayed twice, even after an interruption. Without an `Idempotency-Key` a repeat continues with remaining and new dead letters. With the header, a repeat continues only if the first request was interrupted. If too many requests with the header run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -764,8 +768,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Opens a dead letter.
-         * @description Its content takes a key with the scope `export`, and to have seen it is in the audit log.
+         * Returns a dead letter with its details.
+         * @description Its content requires a key with the scope `export`, and reading it is recorded in the audit log.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -789,7 +793,7 @@ export interface paths {
         put?: never;
         /**
          * Discards one dead letter.
-         * @description As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
+         * @description Content in the response requires the scope `export`, and reading it is recorded in the audit log.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -811,7 +815,7 @@ export interface paths {
         put?: never;
         /**
          * Replays one dead letter.
-         * @description As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
+         * @description Content in the response requires the scope `export`, and reading it is recorded in the audit log.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -830,10 +834,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Finds deliveries to a user or a subscription across messages, or of a message, filtered by state, tier, lane and time.
-         * @description Like the list of a message's deliveries, it contains those that are stored one by one.
+         * Finds deliveries to a user or a subscription across messages, or of one message, filtered by state, tier, lane and time.
+         * @description Recipients still behind a fan-out cursor are not found.
          *
-         *     One request reads at most 2,000 deliveries, or that many messages that may have been for the recipient. `looked_back_to` is the time that it reached, and the next page continues there. All stored data of a message are found, as long as history is kept. A few searches run at a time, at most half of them of one app: 503 (`searches_busy`).
+         *     One request reads at most 2,000 deliveries, or that many messages that may have reached the recipient. `looked_back_to` is the time that the search reached, and the next page continues there. If too many searches run, or too many of one app, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -854,8 +858,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a diagnosis, for 7 days: to support, who has the code from the person, and to its browser.
-         * @description The code may be written in either case and with hyphens.
+         * Returns a diagnosis, for 7 days, to servers and to its browser.
+         * @description The code is accepted in either case and with hyphens.
          *
          *     Takes the subscription's own token, or an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -866,7 +870,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Adds the browser's findings to a diagnosis, in place of those that it has reported before.
+         * Stores the browser's findings, in place of earlier ones.
          * @description Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         patch: operations["diagnoses_report"];
@@ -902,7 +906,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows how far the erasure of a user has come.
+         * Returns the progress of a user's erasure.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["erasures_show_erasure"];
@@ -944,7 +948,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
+         * Streams live events of an app, as server-sent events: see `/v1/events/stream`.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["events_stream_of_app"];
@@ -964,10 +968,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Takes out everything that the app owns.
-         * @description `bellwire import` creates the same app from it on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in the clear, and so are endpoints with their keys: the holder of the file can send to these browsers.
+         * Exports all data of an app.
+         * @description `bellwire import` creates the same app on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, draft and recurring campaigns, and subscriptions. Secrets and endpoint keys are not encrypted: the holder of the file can send to these browsers.
          *
-         *     Each line is a JSON object with its `type`. The last is `{"type":"end","counts":{…}}`: a file without it is incomplete, and the connection was closed. `after` continues after the last received subscription. It is not a snapshot: concurrent changes may or may not be included.
+         *     Each line is a JSON object with its `type`. The last line is `{"type":"end","counts":{…}}`: a file without it is incomplete. `after` continues after the last received subscription. The export is not a snapshot: concurrent changes may or may not be included.
          *
          *     Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
@@ -988,7 +992,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists an app's exports, the newest first; the last 100 are kept.
+         * Lists the last 100 exports of an app, the newest first.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["exports_list"];
@@ -1008,18 +1012,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what is let through of an app as a whole, and what waits.
+         * Returns the limits and the waiting deliveries of an app.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["flow_show_app"];
         /**
-         * Sets what is let through of an app as a whole.
+         * Sets the limits of an app.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["flow_set_app"];
         post?: never;
         /**
-         * Lets anything of an app through.
+         * Removes the limits of an app.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["flow_delete_app"];
@@ -1038,7 +1042,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets nothing of an app through until it is resumed.
+         * Pauses sending of an app until it is resumed.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["flow_pause_app"];
@@ -1058,7 +1062,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Forgets what was used of an app's rate: the period begins anew.
+         * Resets the used rate of an app: a new period begins.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["flow_reset_app"];
@@ -1078,7 +1082,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets through again what an app's limits allow.
+         * Resumes sending of an app within its limits.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         post: operations["flow_resume_app"];
@@ -1096,21 +1100,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what holds the app, and whether it does.
+         * Returns the limits of the guard and the current hold.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["guard_show"];
         /**
-         * Replaces what holds the app.
-         * @description Allowing for more than before takes an operator's key. An app that is held stays so until it is released.
+         * Replaces the limits of the guard.
+         * @description Raising a limit requires an operator's key. A held app stays held until it is released.
          *
          *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
         put: operations["guard_change"];
         post?: never;
         /**
-         * Resets the guard of the app to that of the server.
-         * @description Allowing for more than before takes an operator's key.
+         * Resets the guard to the server's settings.
+         * @description If that raises a limit, it requires an operator's key.
          *
          *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
@@ -1130,8 +1134,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Releases an app that is held, and resolves the alert.
-         * @description What it sent so far counts no longer; what waits goes out, unless it is cancelled before. An app that is not held stays as it is.
+         * Releases a held app and resolves the alert.
+         * @description The count of deliveries starts at 0, and waiting deliveries are sent. Does nothing if the app is not held.
          *
          *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
@@ -1150,14 +1154,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the keys that user tokens may be signed with.
+         * Lists the identity keys of an app.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["identity_keys_list"];
         put?: never;
         /**
-         * Makes a secret, or takes a public key.
-         * @description Those before stay valid until they are deleted. It goes when the API key that made it is revoked, unless what that one made is kept; a key that expires makes none.
+         * Creates a secret or stores a public key.
+         * @description Earlier keys stay valid until they are deleted. When the API key that created it is revoked, the identity key is deleted, too, unless `keep_descendants` is set. An API key with an expiry cannot create identity keys.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -1205,9 +1209,9 @@ export interface paths {
         put?: never;
         /**
          * Imports a file of subscriptions of any length, and responds after its end.
-         * @description Each line is registered like by a server, about a thousand in a transaction, with one exception: unsubscribed and gone subscriptions stay so (with `restore_pruned`, only the former). A wrong line is reported and skipped. A detail that cannot be read is left out and listed in `warnings`, and its line is imported. A file that is not understood is refused as a whole, on line 1. Importing a file twice creates nothing new.
+         * @description Each line is registered as by `POST …/subscriptions` with an API key, about a thousand in a transaction. The exception: unsubscribed and gone subscriptions stay so (with `restore_pruned`, only unsubscribed ones). A line with a fault is reported and skipped. An optional value that cannot be parsed is omitted and listed in `warnings`. A file of an unknown form is refused as a whole, on line 1. Importing a file twice changes nothing.
          *
-         *     After any interruption, `GET …/imports` shows the progress, and `POST …/imports/{import}` resumes there.
+         *     After an interruption, `GET …/imports` shows the progress, and `POST …/imports/{import}` resumes there.
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -1226,14 +1230,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows how far an import has come, and what was wrong.
+         * Returns the progress and faults of an import.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["imports_show"];
         put?: never;
         /**
-         * Resumes an interrupted import, with the rest of its file or with all of it.
-         * @description A finished one does not change.
+         * Resumes an interrupted import, with the remaining lines or the whole file.
+         * @description Does nothing if the import is finished.
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -1254,8 +1258,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Requests a link as a browser would, without cookies, within ten seconds.
-         * @description Only public servers and those of the app's origins are requested, and a few links at a time: 503 (`link_checks_busy`).
+         * Requests a link as a browser does, without cookies, within ten seconds.
+         * @description Only public hosts and the app's origins are requested. If too many checks run, the response is 503 (`link_checks_busy`).
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -1274,7 +1278,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Reports which subscriptions were lost, by day, push service and VAPID key.
+         * Reports lost subscriptions by day, push service and VAPID key.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["lost_subscriptions_report"];
@@ -1294,8 +1298,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists messages, the newest first; those for later, by their `send_at`, come before all others.
-         * @description For one page of a list filtered by state or tier, at most 5,000 messages are read: it may have fewer rows than requested, or none, and still have an `iterator`. Such lists count as searches, of which a few run at a time: 503 (`searches_busy`).
+         * Lists messages, the newest first.
+         * @description Scheduled messages, by their `send_at`, come before all others.
+         *
+         *     For one page of a list filtered by state or tier, at most 5,000 messages are read: the page may have fewer rows than requested, or none, and still have an `iterator`. If too many such searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1303,7 +1309,7 @@ export interface paths {
         put?: never;
         /**
          * Sends a message.
-         * @description With an `Idempotency-Key`, the same request made again is answered as it was the first time.
+         * @description A repeat of the request with the same `Idempotency-Key` gets the response of the first one.
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -1325,11 +1331,11 @@ export interface paths {
         put?: never;
         /**
          * Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, optionally, idempotency key.
-         * @description Each is accepted or refused separately, as if sent alone, and counts as a request against the key's limit. The response is 200 with a status for each, like in bulk routes of AWS, Elasticsearch and others: the request itself was carried out, and 207 would give clients no further information. If the batch was not read (401, 403, 413, 422, 429, 503), nothing was sent.
+         * @description Each is accepted or refused independently, as if sent alone, and counts against the rate limit of the key. The response is 200 with a status for each message. If the request itself was refused (401, 403, 413, 422, 429, 503), nothing was sent.
          *
-         *     Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
+         *     Messages of a batch are stored in any order: of several with the same `key`, any one may be accepted.
          *
-         *     An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again. With the header `Idempotency-Key`, messages without a key get one from the header and their place. Keys in batches are separate from those of single requests. The retry headers apply to each message.
+         *     An interrupted batch can be repeated if its messages have idempotency keys: accepted messages get their first response again. With the header `Idempotency-Key`, a message without a key gets one derived from the header and its index. Keys in batches are separate from those of single requests. The retry headers apply to each message.
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -1348,7 +1354,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows the message that has this key, or had it last.
+         * Returns the message that has this key now or had it last.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_by_key_show_by_key"];
@@ -1370,8 +1376,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels the message that has this key: "forget the reminder".
-         * @description 404 if there is none, 409 if all its deliveries have ended.
+         * Cancels the message that has this key, for example a reminder that is no longer needed.
+         * @description 404 if no message has it, 409 if all its deliveries have ended.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -1390,7 +1396,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a message and its account, which adds up at every moment.
+         * Returns a message with its counts, which add up at every moment.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_show"];
@@ -1412,7 +1418,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels a message for good: no push of it starts later than a second after the answer.
+         * Cancels a message permanently: no push starts later than a second after the response.
          * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_cancel"];
@@ -1430,8 +1436,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the content of a message to a topic, a segment or all subscribers, for callers that may send such messages.
-         * @description Content for named subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
+         * Returns the content of a message to a topic, a segment or all subscribers.
+         * @description Requires the scope `send`. Content for named subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1452,8 +1458,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
-         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         * Lists the deliveries of a message that are stored individually, the newest subscriptions first.
+         * @description Recipients still behind a fan-out cursor are not listed.
+         *
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["messages_deliveries_list"];
         put?: never;
@@ -1472,8 +1480,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows one delivery.
-         * @description A delivery that was handed on to the successor of its subscription is shown by either id.
+         * Returns one delivery.
+         * @description If the delivery moved to the successor of a replaced subscription, both ids work.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1496,7 +1504,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels a delivery that waits.
+         * Cancels a waiting delivery.
          * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_deliveries_cancel"];
@@ -1514,8 +1522,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Explains one delivery: rule, policy, response of the push service, times and next step.
-         * @description Facts that are not stored are called unknown. A subscription that the message was not for is explained, too.
+         * Explains one delivery: policy, responses of the push service, times and next step.
+         * @description Data that are no longer stored are described as unknown. For a subscription that is not a recipient, the explanation gives the reason.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1538,8 +1546,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a delivery that waits due now.
-         * @description What its policy planned is not used up.
+         * Makes a waiting delivery due now.
+         * @description This does not use up a retry of its policy.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -1560,7 +1568,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pauses a message: no push of it starts later than a second after the answer.
+         * Pauses a message: no push starts later than a second after the response.
          * @description Its time to live keeps running.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
@@ -1600,8 +1608,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Figures of one app over time.
-         * @description As those of all apps, but for the dimension and the filter `app`.
+         * Returns metrics of one app over time.
+         * @description The parameters are those of `/v1/metrics`, without the dimension and the filter `app`.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1622,7 +1630,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The reliability metrics of one app over an hour, the last one by default.
+         * Returns the reliability metrics of one app over an hour, by default the last one.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["metrics_reliability_show"];
@@ -1642,7 +1650,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the policies of all tiers, with the policy in force for each.
+         * Returns the policies of all tiers, with the combined policy of each.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_list"];
@@ -1662,7 +1670,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the policies that can be named instead of written, with their timetables.
+         * Lists the predefined policies with their retry timetables.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_presets"];
@@ -1684,7 +1692,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Shows what would hold for a delivery, and when its retries would be made.
+         * Returns the combined policy of a hypothetical delivery, and the times of its retries.
          * @description Nothing is sent.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
@@ -1706,10 +1714,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Simulates what a policy would come to against a push service in trouble, beside the one that holds today.
+         * Simulates a policy against a failing push service, and compares it with the current policy.
          * @description Nothing is sent.
          *
-         *     The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane. Sealing, connections and the database cost no time. Each entry of the load is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes too many retries for the time limit. `bellwire policy simulate` has none.
+         *     The rules, the breaker and the adaptive limit are the server's own, with a simulated clock and one lane. Encryption, connections and the database cost no time. Each entry of the load is the busiest second of its interval. 422 (`simulation_too_long`): the policy makes too many retries for the time limit. `bellwire policy simulate` has no limit.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1728,20 +1736,20 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a subscription's policy, and what waits for it.
+         * Returns a subscription's policy and its waiting deliveries.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_subscriptions_show_subscription"];
         /**
          * Sets a subscription's policy.
-         * @description A browser that subscribes anew takes it along.
+         * @description If the browser subscribes again, the new subscription inherits the policy.
          *
          *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["policies_subscriptions_set_subscription"];
         post?: never;
         /**
-         * Takes a subscription's policy away.
+         * Deletes a subscription's policy.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["policies_subscriptions_delete_subscription"];
@@ -1758,7 +1766,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what an app sets for a tier, and what holds for it.
+         * Returns an app's policy of a tier, and the combined policy.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_tiers_show_tier"];
@@ -1771,8 +1779,10 @@ export interface paths {
         put: operations["policies_tiers_set_tier"];
         post?: never;
         /**
-         * Takes an app's policy for a tier away: the built-in default holds again.
-         * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
+         * Deletes an app's policy of a tier.
+         * @description The built-in default then applies.
+         *
+         *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["policies_tiers_delete_tier"];
         options?: never;
@@ -1788,7 +1798,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the policies of topics that have one, the newest topic first.
+         * Lists the policies of topics, the newest topic first.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_topics_list_topics"];
@@ -1808,20 +1818,20 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a topic's policy.
+         * Returns a topic's policy.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["policies_topics_show_topic"];
         /**
          * Sets the policy of messages to a topic.
-         * @description A topic without members is created.
+         * @description Creates the topic if it does not exist.
          *
          *     Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["policies_topics_set_topic"];
         post?: never;
         /**
-         * Takes a topic's policy away.
+         * Deletes a topic's policy.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         delete: operations["policies_topics_delete_topic"];
@@ -1838,7 +1848,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows the settings of the prompt.
+         * Returns the settings of the prompt.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["prompt_show"];
@@ -1851,8 +1861,10 @@ export interface paths {
         put: operations["prompt_change"];
         post?: never;
         /**
-         * Deletes the settings of the prompt, which then appears only where a page calls `show()`.
-         * @description Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         * Deletes the settings of the prompt.
+         * @description It then appears only if a page calls `show()`.
+         *
+         *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
         delete: operations["prompt_delete"];
         options?: never;
@@ -1871,7 +1883,7 @@ export interface paths {
         put?: never;
         /**
          * Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text.
-         * @description Repeats change nothing. The response follows their commit. A client without one, or with 429 or 5xx, reports again later. One receipt gets 204, or 400 if its token is invalid. Several get 202, and invalid ones among them are only counted.
+         * @description Repeats change nothing. The response follows the commit: a client without a response, or with 429 or 5xx, should retry. One receipt gets 204, or 400 if its token is invalid. Several get 202, and invalid ones among them are only counted.
          *
          *     Takes no key: everyone may call it.
          */
@@ -1912,8 +1924,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Evaluates a segment, stored or not, and returns the number of its members: estimated from a sample within a second for an app of any size, or counted.
-         * @description It counts as a search, of which a few run at a time: 503 (`searches_busy`).
+         * Returns the number of members of a segment or expression.
+         * @description It is estimated from a sample within a second for an app of any size, or counted. If too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -1932,14 +1944,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a segment.
-         * @description Its members are listed by `GET …/subscriptions?segment=…`.
+         * Returns a segment.
+         * @description `GET …/subscriptions?segment=…` lists its members.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["segments_show"];
         /**
-         * Creates or changes a segment.
+         * Creates or replaces a segment.
          * @description Messages keep the expression of the time when they were sent.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
@@ -1966,12 +1978,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what the app wants of each tier.
+         * Returns the app's SLAs.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["slas_show"];
         /**
-         * Replaces what the app wants of each tier.
+         * Replaces the app's SLAs.
          * @description Takes an API key with the scope `policies`, or a session of a teammate with the role `operator`.
          */
         put: operations["slas_change"];
@@ -1995,7 +2007,7 @@ export interface paths {
         };
         /**
          * Lists subscriptions, the newest first.
-         * @description For one page of a list filtered by topic, tag, state or push service, at most 20,000 subscriptions are read: it may have fewer rows than requested, or none, and still have an `iterator`. Such lists, and those of a segment's members, count as searches, of which a few run at a time: 503 (`searches_busy`).
+         * @description For one page of a list filtered by topic, tag, state or push service, at most 20,000 subscriptions are read: the page may have fewer rows than requested, or none, and still have an `iterator`. If too many filtered lists run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -2026,8 +2038,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restores subscriptions that their push service called gone (404 or 410) within a time, some 10,000 in a request.
-         * @description They are in their topics again, and get messages accepted from now on. Never restored: subscriptions that were unsubscribed, erased or replaced, and those whose browser has registered another one for the endpoint. One that does not exist is pruned again by the next message.
+         * Reactivates subscriptions that their push service reported as gone (404 or 410) in a period, up to 10,000 per request.
+         * @description They are in their topics again, and get messages accepted from now on. Never restored: unsubscribed, erased or replaced subscriptions, and those whose endpoint the browser has registered again. A subscription that is gone after all is pruned again by the next message.
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2047,7 +2059,7 @@ export interface paths {
         };
         /**
          * Returns a subscription.
-         * @description A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the subscription to which sends, changes, topics, policies and deletion by this id apply.
+         * @description The id of a replaced subscription stays valid as an alias until retention deletes it. `replaced_by` is the successor, to which sends, changes, topics, policies and deletion by this id apply.
          *
          *     Takes the subscription's own token, or an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -2056,7 +2068,7 @@ export interface paths {
         post?: never;
         /**
          * Unsubscribes: waiting deliveries are cancelled, and no push starts later than a second after the response.
-         * @description Pushes in flight end by the response of their push service. The id of a replaced subscription ends its successor, for a browser only if both have the same user.
+         * @description Pushes in flight complete. The id of a replaced subscription ends its successor, for a browser only if both have the same user.
          *
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2065,7 +2077,7 @@ export interface paths {
         head?: never;
         /**
          * Changes a subscription.
-         * @description The response to a browser has the token that is valid from now on: a change of `user_id` ends the previous one, also if a server makes it. Values that browsers may not set in this app are left out, and listed in `refused`. So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor, and a browser gets 409.
+         * @description The response to a browser has its new token: a change of `user_id`, also by a server, invalidates the previous one. Values that browsers may not set in this app are omitted and listed in `refused`. So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor, and a browser gets 409.
          *
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2083,7 +2095,7 @@ export interface paths {
         put?: never;
         /**
          * Begins a diagnosis of a subscription.
-         * @description Returns the server's view of it and a code, and sends one test notification to it alone if it is active. 429: a subscription may begin three diagnoses in ten minutes. A diagnosis is kept for 7 days, with at most ten of a subscription.
+         * @description Returns the server's data and a code, and sends a test notification to the subscription if it is active. 429: a subscription can begin three diagnoses in ten minutes. Diagnoses are deleted after 7 days, and at most ten are kept for a subscription.
          *
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2104,8 +2116,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Unsubscribes a browser and deletes all its data, also without a known user: its endpoint, tags, attributes, consent, and the content of its open dead letters, and those of its former subscriptions.
-         * @description Its bare id remains, because the counts of past messages contain it. For a user with all browsers, use `DELETE …/users/{user}`.
+         * Unsubscribes a browser and deletes all its data, with or without a user: its endpoint, tags, attributes, consent, the content of its open dead letters, and those of its former subscriptions.
+         * @description Only its id remains, because the counts of past messages include it. For all browsers of a user, use `DELETE …/users/{user}`.
          *
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2124,7 +2136,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists an app's templates, the newest first, without what they say.
+         * Lists an app's templates without their content, the newest first.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["templates_list"];
@@ -2146,8 +2158,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything.
-         * @description Recipients are read in pages, as a message's would be. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         * Renders a template for all recipients that a message would have, for up to ten seconds.
+         * @description Nothing is sent. If too many searches run, the response is 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -2169,7 +2181,7 @@ export interface paths {
         put?: never;
         /**
          * Renders a template in each of its languages.
-         * @description Nothing is sent. The result shows the app's data of a `user` or a `subscription`, so these require the scope `read`, too.
+         * @description Nothing is sent. With `user` or `subscription` the result shows data of the app, so these also require the scope `read`.
          *
          *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
          */
@@ -2193,16 +2205,16 @@ export interface paths {
          */
         get: operations["templates_show"];
         /**
-         * Creates a template, or replaces the one of its name.
-         * @description Earlier messages do not change: each has its own copy.
+         * Creates or replaces a template.
+         * @description Messages sent before are unchanged: each has its own copy.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         put: operations["templates_put"];
         post?: never;
         /**
-         * Removes a template.
-         * @description Messages that were taken before are sent as if it were there.
+         * Deletes a template.
+         * @description Messages sent before are unchanged: each has its own copy.
          *
          *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
@@ -2246,7 +2258,7 @@ export interface paths {
         get: operations["topics_show"];
         /**
          * Creates a topic, or replaces the settings of an existing one.
-         * @description Its members stay.
+         * @description Its subscriptions stay.
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2254,7 +2266,7 @@ export interface paths {
         post?: never;
         /**
          * Deletes a topic and its policy.
-         * @description Its subscriptions leave it and stay themselves. 409 while a message is still being fanned out to it.
+         * @description Its subscriptions stay, without the topic. 409 while a message to the topic is fanned out.
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2277,13 +2289,13 @@ export interface paths {
         };
         get?: never;
         /**
-         * Puts a subscription into a topic.
+         * Adds a subscription to a topic.
          * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         put: operations["topics_subscriptions_join"];
         post?: never;
         /**
-         * Takes a subscription out of a topic.
+         * Removes a subscription from a topic.
          * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         delete: operations["topics_subscriptions_leave"];
@@ -2303,10 +2315,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, their place among recipients of messages, and the content of their open dead letters, which are discarded.
-         * @description Nothing is sent to them after the response. Bare ids of subscriptions remain, because the counts of past messages contain them.
+         * Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, the user's id in recipients of messages, and the content of their open dead letters, which are discarded.
+         * @description Nothing is sent to them after the response. Only ids of subscriptions remain, because the counts of past messages include them.
          *
-         *     200: nothing names the user any longer. 202: messages are still being searched. `Location` shows when it is complete.
+         *     200: complete. 202: messages are still being searched. `Location` shows the progress.
          *
          *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
@@ -2324,10 +2336,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Gives out all that is kept of a user, for them to have.
-         * @description The export has their subscriptions with tags, attributes, topics and consent, deliveries to them with results, and stored times of messages and clicks. Endpoints and keys are left out, because they would allow sending to the browsers. So are deliveries to a browser while another user was logged in there.
+         * Exports all stored data of a user.
+         * @description The export has their subscriptions with tags, attributes, topics and consent, deliveries to them with results, and stored times of messages and clicks. Endpoints and keys are omitted, because they would allow sending to the browsers. So are deliveries to a browser while another user was logged in there.
          *
-         *     One JSON document, written as it is read: `complete` is its last member, and is missing if it was interrupted. It may take minutes in an app with many messages, because all stored messages are read. 503 (`transfers_busy`): too many exports and imports are running. A user without data has an empty one.
+         *     The response is one JSON document, streamed as it is read. `complete` is its last member, and missing if the export was interrupted. An app with many messages may take minutes, because all stored messages are read. 503 (`transfers_busy`): too many exports and imports are running. A user without data has an empty export.
          *
          *     Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
@@ -2348,14 +2360,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
+         * Lists the app's keys, the newest first, each with its number of active subscriptions.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["vapid_keys_list"];
         put?: never;
         /**
-         * Generates a key, or imports one.
-         * @description An active one takes over from the one before, which keeps signing for its own subscriptions.
+         * Generates or imports a VAPID key.
+         * @description If the new key is active, the previous one is retired: it still signs for its own subscriptions.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -2384,7 +2396,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes the contact of a key.
+         * Changes the contact of a VAPID key.
          * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         patch: operations["vapid_keys_change"];
@@ -2400,7 +2412,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Hands out a whole key pair, so that the app's subscribers can move to another server.
+         * Exports a key pair, so that the app's subscribers can move to another server.
          * @description Takes an API key with the scope `export`, or a session of a teammate with the role `admin`.
          */
         post: operations["vapid_keys_export"];
@@ -2425,7 +2437,7 @@ export interface paths {
         put?: never;
         /**
          * Creates a webhook.
-         * @description It receives events from now on, those of running messages' deliveries within a minute. The secret in the response is shown only now.
+         * @description It gets events from now on; events of deliveries already in progress start within a minute. The secret is shown only in this response.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -2451,7 +2463,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Removes a webhook, with all that waits for it.
+         * Deletes a webhook and its pending requests.
          * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         delete: operations["webhooks_delete"];
@@ -2459,7 +2471,7 @@ export interface paths {
         head?: never;
         /**
          * Changes the given members of a webhook.
-         * @description One that is enabled again receives events from then on.
+         * @description When it is enabled again, it gets events from then on.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -2475,7 +2487,7 @@ export interface paths {
         };
         /**
          * Lists requests to a webhook's receiver, the newest first.
-         * @description Those that were taken are kept for three days.
+         * @description Accepted requests are kept for three days.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
@@ -2496,7 +2508,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows a request to a webhook's receiver, with its tries.
+         * Returns a request to a webhook's receiver, with its attempts.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
         get: operations["webhooks_deliveries_show_delivery"];
@@ -2518,7 +2530,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.
+         * Replays failed requests, each with its own id and all its retries: one, or all since a time.
          * @description Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
         post: operations["webhooks_replay"];
@@ -2538,8 +2550,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Gives a webhook a new secret, which is shown this once.
-         * @description The one until now signs beside it for a while, so that receivers can change over without missing anything.
+         * Generates a new secret, which is shown only now.
+         * @description The previous secret also signs for a while, so that receivers can switch without refusing requests.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -2560,8 +2572,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tests a webhook: sends the event `webhook.test` to its receiver.
-         * @description The returned delivery shows the result.
+         * Sends the event `webhook.test` to the webhook's receiver.
+         * @description The returned request shows the result.
          *
          *     Takes an API key with the scope `keys`, or a session of a teammate with the role `admin`.
          */
@@ -2580,7 +2592,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists what was done on this server with keys, by teammates and at the command line, the latest first.
+         * Lists all actions on this server by API keys, teammates and the command line, the latest first.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         get: operations["audit_log_list"];
@@ -2600,10 +2612,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Checks the setup of the server: settings, files, the database, maintenance, workers, lanes, push services, and the server at its public URL, as browsers reach it.
+         * Checks the setup of the server: settings, files, database, maintenance, workers, lanes, push services, and the public URL as browsers reach it.
          * @description Nothing is changed.
          *
-         *     Checks that take longer than three seconds are reported as such. Files, disk and clock are those of the process that responds. Checks over the network run at most every half minute, and only for hosts in the settings or the program.
+         *     A check that takes longer than three seconds is reported as timed out. Files, disk and clock are those of the process that responds. Network checks run at most every 30 seconds, and only for hosts in the settings or built into the program.
          *
          *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
@@ -2648,7 +2660,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what waits in all apps.
+         * Returns the waiting deliveries of all apps.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["flow_show_all"];
@@ -2668,7 +2680,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
+         * Lists lanes, the newest first: of all apps that the caller may read, or of one app.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["gateways_list"];
@@ -2710,7 +2722,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
+         * Closes a lane's open breakers: they send probes now, and close with the first success.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_close"];
@@ -2728,19 +2740,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what is let through of a lane, and what waits.
+         * Returns the limits and the waiting deliveries of a lane.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["gateways_flow_show_lane"];
         /**
-         * Sets what is let through of a lane, beside what its app is allowed.
-         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
+         * Sets the limits of a lane.
+         * @description The limits of its app apply, too.
+         *
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         put: operations["gateways_flow_set_lane"];
         post?: never;
         /**
-         * Lets anything through a lane that its app is allowed.
-         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
+         * Removes the limits of a lane.
+         * @description The limits of its app still apply.
+         *
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         delete: operations["gateways_flow_delete_lane"];
         options?: never;
@@ -2758,7 +2774,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets nothing through a lane until it is resumed.
+         * Pauses sending of a lane until it is resumed.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_flow_pause_lane"];
@@ -2778,7 +2794,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Forgets what was used of a lane's rate: the period begins anew.
+         * Resets the used rate of a lane: a new period begins.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_flow_reset_lane"];
@@ -2798,7 +2814,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets through again what a lane's limits allow.
+         * Resumes sending of a lane within its limits.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_flow_resume_lane"];
@@ -2818,8 +2834,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Holds a lane: nothing is sent before the hold ends or is released.
-         * @description It replaces other holds of the lane.
+         * Holds a lane: nothing is sent until the hold ends or is released.
+         * @description The hold replaces all others of the lane.
          *
          *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
@@ -2840,7 +2856,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Opens a lane's breakers: nothing is sent for the given time, then probes are.
+         * Opens a lane's breakers: nothing is sent for the given time, then probes are sent.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_open"];
@@ -2860,7 +2876,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
+         * Sets all breakers of a lane to half open, closed ones included: only probes are sent until one succeeds.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         post: operations["gateways_probe"];
@@ -2900,21 +2916,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what is seen in the log beyond what each process was started with.
+         * Returns the temporary log level.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         get: operations["log_level_show"];
         /**
-         * Changes for a while what is seen in the log, of all processes within two seconds.
-         * @description Afterwards what each was started with holds again.
+         * Sets a temporary log level.
+         * @description All processes apply it within two seconds. At its end the level of the process start applies again.
          *
          *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         put: operations["log_level_set"];
         post?: never;
         /**
-         * Has all processes log what they were started with, within two seconds.
-         * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
+         * Removes the temporary log level.
+         * @description All processes return to the level of their start within two seconds.
+         *
+         *     Takes an API key with the scope `operator`, or a session of a teammate with the role `operator`.
          */
         delete: operations["log_level_delete"];
         options?: never;
@@ -2930,8 +2948,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Figures of all apps over time.
-         * @description Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures=accepted&measures=gone` or `measures=accepted,gone`.
+         * Returns metrics of all apps over time.
+         * @description Times are in UTC; steps begin at whole minutes, hours and days. A list is `measures=accepted&measures=gone` or `measures=accepted,gone`.
          *
          *     Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
@@ -2952,7 +2970,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The reliability metrics of all apps over an hour, the last one by default.
+         * Returns the reliability metrics of all apps over an hour, by default the last one.
          * @description Takes an API key with the scope `operator`, or a session of a teammate with the role `viewer`.
          */
         get: operations["metrics_reliability_show_all"];
@@ -2978,14 +2996,14 @@ export interface paths {
         get: operations["session_show"];
         put?: never;
         /**
-         * Signs in, and gives the browser a session.
-         * @description It is a cookie that scripts and other sites cannot use. It ends after half an hour without a request, after 12 hours in any case, and at once when it is ended here. After each failure the wait is longer (429), and excess sign-ins are asked to retry (503). A teammate with a passkey is asked for it first (202), after a password, a link or the OpenID provider, and signs in with its answer.
+         * Signs in and starts a session.
+         * @description The session cookie cannot be used by scripts and other sites. The session ends after 30 minutes without a request, after 12 hours, or by sign-out. After each failure the required delay is longer (429), and excess sign-ins should be retried (503). If the teammate has a passkey, the first response (202) requests it, and a second request with its answer signs in.
          *
          *     Takes no key: everyone may call it.
          */
         post: operations["session_sign_in"];
         /**
-         * Signs out: the session ends, and its cookie is taken away.
+         * Signs out: ends the session and deletes its cookie.
          * @description Takes a session.
          */
         delete: operations["session_sign_out"];
@@ -3004,8 +3022,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Shows the account of a one-time link, which stays valid.
-         * @description A wrong link counts as a failed sign-in.
+         * Returns the account of a one-time link, which stays valid.
+         * @description An invalid link counts as a failed sign-in.
          *
          *     Takes no key: everyone may call it.
          */
@@ -3044,8 +3062,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Sends a browser to the OpenID provider, from which it returns to `/v1/session/oidc/callback` within ten minutes.
-         * @description It is for navigations: failures end at a page of this server, too.
+         * Redirects a browser to the OpenID provider, from which it must return to `/v1/session/oidc/callback` within ten minutes.
+         * @description Navigate to this route: failures also end at a page of this server.
          *
          *     Takes no key: everyone may call it.
          */
@@ -3066,8 +3084,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Signs a browser in that returns from the OpenID provider with a code.
-         * @description It is redirected to a page of this server: with a session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
+         * Completes a sign-in when a browser returns from the OpenID provider with a code.
+         * @description It redirects to a page of this server: with a session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
          *
          *     Takes no key: everyone may call it.
          */
@@ -3089,15 +3107,15 @@ export interface paths {
         };
         /**
          * Lists your passkeys.
-         * @description With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of them.
+         * @description If you have any, a sign-in by password, one-time link or OpenID provider also requires one of them.
          *
          *     Takes a session.
          */
         get: operations["session_passkeys_list"];
         put?: never;
         /**
-         * Adds the passkey that an authenticator has made; at most ten.
-         * @description Takes a sign-in within the last ten minutes (403, `sign_in_again`).
+         * Adds the passkey that an authenticator has created; at most ten.
+         * @description Requires a sign-in within the last ten minutes (403, `sign_in_again`).
          *
          *     Takes a session.
          */
@@ -3118,8 +3136,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begins to add a passkey: returns what an authenticator is to be asked, within five minutes.
-         * @description Takes a sign-in within the last ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
+         * Begins to add a passkey: returns the request to the authenticator, valid for five minutes.
+         * @description Requires a sign-in within the last ten minutes (403, `sign_in_again`), and a server with a public URL (409, `passkeys_unavailable`).
          *
          *     Takes a session.
          */
@@ -3142,7 +3160,7 @@ export interface paths {
         post?: never;
         /**
          * Removes one of your passkeys.
-         * @description Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403, `sign_in_again`).
+         * @description Without any, a password or an OpenID provider alone is enough to sign in. Requires a sign-in within the last ten minutes (403, `sign_in_again`).
          *
          *     Takes a session.
          */
@@ -3165,7 +3183,7 @@ export interface paths {
         };
         get?: never;
         /**
-         * Sets one's password.
+         * Sets the caller's password.
          * @description All other sessions of the teammate end.
          *
          *     Takes a session.
@@ -3186,14 +3204,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists where one is signed in, the latest first.
+         * Lists the caller's sessions, the latest first.
          * @description Takes a session.
          */
         get: operations["sessions_list"];
         put?: never;
         post?: never;
         /**
-         * Ends all of one's own sessions but this one.
+         * Ends all sessions of the caller except this one.
          * @description Takes a session.
          */
         delete: operations["sessions_end_others"];
@@ -3214,7 +3232,7 @@ export interface paths {
         post?: never;
         /**
          * Ends one of the caller's sessions.
-         * @description Callers that may change the team may end any.
+         * @description A caller that may change the team can end any session.
          *
          *     Takes a session.
          */
@@ -3232,14 +3250,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists the team, the latest invited first.
+         * Lists the team, the latest invitation first.
          * @description Takes a session of a teammate with the role `admin`.
          */
         get: operations["team_list"];
         put?: never;
         /**
          * Invites a person: creates a teammate, and a one-time link that is valid for three days.
-         * @description The caller has to send the link.
+         * @description No e-mail is sent: send the link yourself.
          *
          *     Takes a session of a teammate with the role `admin`.
          */
@@ -3266,7 +3284,7 @@ export interface paths {
         post?: never;
         /**
          * Removes a teammate permanently.
-         * @description The audit log keeps their id, and the API keys that they created stay valid. A removed person cannot return by the OpenID provider as a newcomer, unless invited again.
+         * @description The audit log keeps their id, and the API keys that they created stay valid. A removed person cannot return through the OpenID provider, unless invited again.
          *
          *     Takes a session of a teammate with the role `admin`.
          */
@@ -3274,8 +3292,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes a teammate's roles, or shuts them out.
-         * @description It holds from the next request on.
+         * Changes a teammate's roles, or suspends them.
+         * @description The change applies from the next request.
          *
          *     Takes a session of a teammate with the role `admin`.
          */
@@ -3294,7 +3312,7 @@ export interface paths {
         post?: never;
         /**
          * Unlinks a teammate's account at the OpenID provider, and ends all their sessions.
-         * @description The next account with their address is linked instead. Use it if they have a new account. If another person has their address, suspend them first.
+         * @description The next account with their e-mail address is linked instead. Use it if the teammate has a new account. If another person now has the e-mail address, suspend the teammate first.
          *
          *     Takes a session of a teammate with the role `admin`.
          */
@@ -3336,8 +3354,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Resets a teammate who forgot their password, or whose password or browser may be in foreign hands.
-         * @description The password is deleted, all sessions end, and a new one-time link replaces any earlier one. Passkeys stay: the link requires one, too. Teammates cannot reset themselves: they change their own password with the current one.
+         * Resets a teammate who forgot their password, or whose password or browser may be compromised.
+         * @description The password is deleted, all sessions end, and a new one-time link replaces earlier ones. Passkeys stay: the link requires one, too. Teammates cannot reset themselves: they change their own password with the current one.
          *
          *     Takes a session of a teammate with the role `admin`.
          */
@@ -3352,27 +3370,27 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description A message that was taken. */
+        /** @description An accepted message. */
         Accepted: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now; of a segment, as estimated from a sample.
+             * @description Number of deliveries, as counted now. For a segment, an estimate from a sample.
              */
             audience_estimate: number;
             /**
              * Format: int64
-             * @description Margin of the estimate, in 95 of 100 cases. 0 if counted.
+             * @description Margin of error of the estimate, plus or minus, at 95 % confidence. 0: counted exactly.
              */
             audience_margin: number;
             /** @description Id of the message. */
             id: components["schemas"]["MessageId"];
             /** @description Links to related resources. */
             links: components["schemas"]["Links"];
-            /** @description State: `sending`, `scheduled` for a later time, or `done` without recipients. */
+            /** @description State: `sending`, `scheduled` (before `send_at`), or `done` (no recipients). */
             state: components["schemas"]["SendState"];
             /**
              * Format: int64
-             * @description Named subscriptions that are not active, or users without an active one: not targeted.
+             * @description Number of named subscriptions that are not active, and of named users without an active one. They are not targeted.
              */
             unreachable: number;
             /** @description Warnings: about the policy, recipients without an active subscription, or broadcasts that few recipients open. */
@@ -3381,19 +3399,19 @@ export interface components {
         ActionId: string;
         AlertId: string;
         /**
-         * @description Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
-         *     counted, and later ones open a new alert.
+         * @description Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repeated occurrences are
+         *     counted; after that, the next one opens a new alert.
          * @enum {string}
          */
         AlertKind: "key_refused" | "mass_gone" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
         /** @description Alert for operators. */
         AlertResponse: {
             app?: components["schemas"]["AppId"] | null;
-            /** @description Description for people. */
+            /** @description Description of the problem, as text to display. */
             detail: string;
             /**
              * Format: date-time
-             * @description Time at which it was opened.
+             * @description Time at which the alert was opened.
              */
             first_at: string;
             /** @description Id of the alert. */
@@ -3412,30 +3430,30 @@ export interface components {
             n: number;
             /**
              * Format: date-time
-             * @description Time at which it was resolved. Null: it is open.
+             * @description Time at which the alert was resolved. Null: it is open.
              */
             resolved_at?: string | null;
-            /** @description Subject of the alert: a key, a message, a lane, a metric. */
+            /** @description Subject of the alert: a key, message, lane or metric. */
             subject: string;
         };
         /** @description A page of a list. */
         AlertResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["AlertResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
-         * @description Algorithm of a key.
+         * @description Signature algorithm of a key.
          * @enum {string}
          */
         Algorithm: "HS256" | "ES256";
@@ -3451,23 +3469,23 @@ export interface components {
             created_by: string;
             /**
              * Format: date-time
-             * @description Expiry, after which the key is invalid.
+             * @description Time from which the key is invalid. Null: never.
              */
             expires_at?: string | null;
-            /** @description The first characters of its secret. */
+            /** @description First characters of the secret, to recognise the key. */
             hint: string;
             /** @description Id of the key. */
             id: components["schemas"]["ApiKeyId"];
             /**
              * Format: date
-             * @description The day, in UTC, on which a request last showed it. Null: never used.
+             * @description Day (UTC) of the last request with this key. Null: never used.
              */
             last_used_on?: string | null;
-            /** @description Name of the key for people. */
+            /** @description Display name of the key. */
             name: string;
             /**
              * Format: date-time
-             * @description Time of the revocation.
+             * @description Time of the revocation. Null: not revoked.
              */
             revoked_at?: string | null;
             /** @description Scopes of the key. */
@@ -3475,39 +3493,38 @@ export interface components {
         };
         /** @description A page of a list. */
         ApiKeyResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["ApiKeyResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Result of a revocation. */
         ApiKeysRevoked: {
             /**
              * Format: int64
-             * @description Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
-             *     count.
+             * @description Number of revoked keys: this one and, unless kept, its descendants. Keys that were revoked before are not counted.
              */
             revoked: number;
         };
-        /** @description Changes of an app. */
+        /** @description Changes of an app. Absent members stay. */
         AppChange: {
-            /** @description Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`. */
+            /** @description Origins to add, at most 50. Not together with `origins`. */
             add_origins?: string[];
             /**
-             * @description Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
-             *     will then connect to hosts that anybody names.
+             * @description Whether subscriptions with endpoints outside the known push services are accepted. Only operators can enable this: the
+             *     server then connects to hosts that callers choose.
              */
             allow_other_gateways?: boolean | null;
-            /** @description All that browsers may do beyond joining and leaving existing topics that are open; null: nothing. */
+            /** @description Permissions of browsers in addition to joining and leaving existing open topics. Null: none. */
             browsers_may?: components["schemas"]["BrowserRight"][] | null;
             /**
              * Format: int64
@@ -3515,25 +3532,25 @@ export interface components {
              *     Null: the default for new apps.
              */
             max_retries?: number | null;
-            /** @description Name for people, 1 to 200 characters. */
+            /** @description Display name, 1 to 200 characters. */
             name?: string;
-            /** @description All origins that browsers may call from; null: none. */
+            /** @description All origins whose pages may call the API from browsers. Null: none. */
             origins?: string[] | null;
             /** @description Origins to remove from the app, at most 50. Not together with `origins`. */
             remove_origins?: string[];
             /**
              * Format: int64
-             * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100; null: 1. Changing it
-             *     requires an operator's key. Workers apply it within a minute.
+             * @description Share of sending capacity relative to an app of weight 1, while deliveries of several apps wait: 1 to 100. Null: 1.
+             *     Requires an operator's key. Workers apply it within a minute.
              */
             weight?: number | null;
         };
         AppId: string;
-        /** @description App of a server. */
+        /** @description An app: a site that sends notifications. */
         AppResponse: {
-            /** @description Whether endpoints on hosts of no known push service are let in. */
+            /** @description Whether subscriptions with endpoints outside the known push services are accepted. */
             allow_other_gateways: boolean;
-            /** @description Rights of browsers in addition to joining and leaving existing open topics. */
+            /** @description Permissions of browsers in addition to joining and leaving existing open topics. */
             browsers_may: components["schemas"]["BrowserRight"][];
             /**
              * Format: date-time
@@ -3542,68 +3559,68 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Start of its deletion.
+             * @description Time at which deletion of the app started. Null: the app is not being deleted.
              */
             deleting_at?: string | null;
             /** @description Id of the app. */
             id: components["schemas"]["AppId"];
             /**
              * Format: int32
-             * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
+             * @description Maximum `retries` of a delivery policy in QStash's form, and the default if a policy has none.
              */
             max_retries: number;
-            /** @description Name of the app for people. */
+            /** @description Display name of the app. */
             name: string;
-            /** @description Origins that browsers may call from. */
+            /** @description Origins whose pages may call the API from browsers (CORS). */
             origins: string[];
-            /** @description Short name of the app. */
+            /** @description Short name of the app in URLs. */
             slug: string;
             /**
              * Format: int32
-             * @description Turns of the app, relative to an app of weight 1, while deliveries of several apps wait.
+             * @description Share of sending capacity relative to an app of weight 1, while deliveries of several apps wait.
              */
             weight: number;
         };
         /** @description A page of a list. */
         AppResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["AppResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description One push to a push service, or an ending without one. */
+        /** @description One POST to a push service, or an ending without a POST. */
         AttemptResponse: {
             /**
              * Format: date-time
-             * @description Time of the response.
+             * @description Time of the response, or of the ending.
              */
             at: string;
             /**
              * Format: int32
-             * @description Number of the attempt. 0: the first.
+             * @description Number of the attempt, from 0.
              */
             attempt: number;
             /** @description Result of the attempt. */
             ending: components["schemas"]["Ending"];
-            /** @description Why it failed or ended. */
+            /** @description Reason of a failure or ending. Null: none. */
             reason?: string | null;
             /**
              * Format: int32
-             * @description HTTP status; null: no answer, or no push.
+             * @description HTTP status. Null: no response, or no POST.
              */
             status?: number | null;
             /**
              * Format: int32
-             * @description From the start of the push to the answer, in milliseconds.
+             * @description Time from the start of the POST to the response, in milliseconds.
              */
             took_ms?: number | null;
         };
@@ -3614,16 +3631,16 @@ export interface components {
              * @description Number of members.
              */
             count: number;
-            /** @description Whether they were counted, not estimated from a sample. */
+            /** @description Whether members were counted and not estimated from a sample. */
             exact: boolean;
             /**
              * Format: int64
-             * @description Margin in both directions, in 95 of 100 cases. 0 if counted.
+             * @description Margin of error of the count, plus or minus, at 95 % confidence. 0: counted exactly.
              */
             margin: number;
             /**
              * Format: int64
-             * @description Number of all active subscriptions.
+             * @description Number of all active subscriptions of the app.
              */
             of: number;
         };
@@ -3651,26 +3668,26 @@ export interface components {
             id: components["schemas"]["EntryId"];
             /**
              * Format: int64
-             * @description To how many. What was done in several transactions has an entry for each, with the same target.
+             * @description Number of objects affected. An action of several transactions has one entry for each, with the same target.
              */
             n: number;
-            /** @description Object of the action: an id, or a name. A user is shown as a label, which is always the same. */
+            /** @description Object of the action: an id or a name. A user is shown as a pseudonymous label, the same in each entry. */
             target: string;
         };
         /** @description A page of a list. */
         AuditEntryResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["AuditEntryResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -3682,17 +3699,17 @@ export interface components {
         BatchResult: {
             message?: components["schemas"]["Accepted"] | null;
             problem?: components["schemas"]["Problem"] | null;
-            /** @description Whether it was taken before, by a request with its idempotency key. */
+            /** @description Whether an earlier request with the same idempotency key was accepted, and this is its response. */
             replayed?: boolean;
             /**
              * Format: int32
-             * @description The HTTP status that it would have been answered with alone.
+             * @description HTTP status that a single request with this message would get.
              * @example 202
              */
             status: number;
         };
         /**
-         * @description Something that an app may let its browsers do.
+         * @description Permission that an app can give to its browsers.
          * @enum {string}
          */
         BrowserRight: "create_topics" | "set_tags" | "set_attributes";
@@ -3702,15 +3719,15 @@ export interface components {
          */
         BuiltIn: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
         /**
-         * @description Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
-         *     lasts that long.
+         * @description Times at which promotional and engagement deliveries may be sent. At other times they wait, unless their time to live ends
+         *     before the next allowed time: then they expire. Transactional deliveries are sent at any time.
          */
         CalendarSettings: {
-            /** @description Windows of the app's zone for engagement deliveries, at most 50. Empty: at any time. */
+            /** @description Windows in the app's time zone during which engagement deliveries are sent, at most 50. Empty: at any time. */
             off_peak?: components["schemas"]["WrittenWindow"][];
             quiet_hours?: components["schemas"]["Hours"] | null;
             /**
-             * @description The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
+             * @description IANA time zone of the app. It applies to `off_peak`, and to recipients whose own zone is unknown.
              * @example Europe/Berlin
              */
             timezone: string;
@@ -3719,7 +3736,7 @@ export interface components {
         Campaign: {
             /**
              * Format: date-time
-             * @description Time of the last change or order.
+             * @description Time of the last change of the plan or the state.
              */
             changed_at: string;
             /**
@@ -3731,17 +3748,17 @@ export interface components {
             id: components["schemas"]["CampaignId"];
             /** @description Links to related resources. */
             links: components["schemas"]["CampaignLinks"];
-            /** @description Name of the campaign for people. */
+            /** @description Display name of the campaign. */
             name: string;
             /**
              * Format: date-time
-             * @description Time of its next step. Null: none by itself.
+             * @description Time of the next automatic step. Null: none is planned.
              */
             next_at?: string | null;
             progress?: components["schemas"]["CampaignProgress"] | null;
             /**
              * Format: int32
-             * @description Number of runs that have begun: more than one if it recurs.
+             * @description Number of runs that have begun. Above 1 only for recurring campaigns.
              */
             runs: number;
             /** @description Name of the campaign in URLs. */
@@ -3749,7 +3766,7 @@ export interface components {
             standing?: components["schemas"]["CampaignStanding"] | null;
             /**
              * Format: date-time
-             * @description Time of the start.
+             * @description Time of the start. Null: a draft.
              */
             started_at?: string | null;
             /** @description State of the campaign. */
@@ -3757,31 +3774,31 @@ export interface components {
             /** @description Tier of its messages. */
             tier: components["schemas"]["Tier"];
         };
-        /** @description Name of a campaign's copy. */
+        /** @description Request to clone a campaign. */
         CampaignClone: {
-            /** @description The copy's slug: 1 to 64 lower-case letters, digits or `-`. */
+            /** @description Slug of the new draft: 1 to 64 lower-case letters, digits or `-`. */
             slug: string;
         };
-        /** @description Results of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`. */
+        /** @description Delivery counts: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`. */
         CampaignCounts: {
             /**
              * Format: int64
-             * @description Accepted by a push service, which does not prove that a person saw them.
+             * @description Deliveries accepted by a push service. That does not prove that the notification was displayed.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Cancelled, or their subscriber unsubscribed.
+             * @description Deliveries cancelled, or ended because the subscriber unsubscribed.
              */
             cancelled: number;
             /**
              * Format: int64
-             * @description Held back by a frequency cap.
+             * @description Deliveries suppressed by a frequency cap.
              */
             capped: number;
             /**
              * Format: int64
-             * @description Deliveries that failed for good.
+             * @description Deliveries that failed permanently.
              */
             dead: number;
             /**
@@ -3796,65 +3813,65 @@ export interface components {
             gone: number;
             /**
              * Format: int64
-             * @description Left out by a sunset rule: not targeted, so no part of that sum.
+             * @description Recipients excluded by a sunset rule. They are not part of `targeted`.
              */
             sunset: number;
             /**
              * Format: int64
-             * @description Deliveries that there are so far.
+             * @description Deliveries created so far.
              */
             targeted: number;
             /**
              * Format: int64
-             * @description Of these, those that have not ended.
+             * @description Deliveries that have not ended.
              */
             waiting: number;
         };
-        /** @description Effect of a campaign if it were started now. */
+        /** @description Result of a dry run, as if the campaign were started now. */
         CampaignDryRun: {
             /**
              * Format: date-time
-             * @description Start of its next run. Null: never, or some time after a run of the campaign that it follows. The messages are then shown
-             *     as of now.
+             * @description Start of the next run. Null: the campaign has no further run, or follows another campaign that has not run. Messages are
+             *     then shown as of now.
              */
             begins_at?: string | null;
-            /** @description Starts of the next five runs after that, if it recurs. */
+            /** @description Starts of the five runs after that, for a recurring campaign. */
             later_runs: string[];
-            /** @description The messages that the run ends in, by time, the first 100. */
+            /** @description First 100 messages of the run, in order of time. */
             messages: components["schemas"]["CampaignDryRunMessage"][];
             /** @description Number of further messages. */
             more_messages: number;
-            /** @description Faults that prevent its start or leave messages out, by member of the plan. */
+            /** @description Faults that prevent the start or omit messages, by member of the plan. */
             refused: components["schemas"]["FieldError"][];
         };
-        /** @description A message of a campaign that would be made. */
+        /** @description A message that the campaign would create. */
         CampaignDryRunMessage: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now or estimated from a sample.
+             * @description Number of deliveries, counted now or estimated from a sample.
              */
             audience_estimate: number;
             /**
              * Format: int64
-             * @description Margin of the estimate, in 95 of 100 cases. 0 if counted.
+             * @description Margin of error of the estimate, plus or minus, at 95 % confidence. 0: counted exactly.
              */
             audience_margin: number;
             /**
              * Format: date-time
-             * @description Time of the message.
+             * @description Time at which the message is due.
              */
             due_at: string;
             /**
              * Format: int32
-             * @description Index of its hour among the 24 hours from the run's start, from 0, with own hours. Null: without own hours.
+             * @description Hour after the run's start, 0 to 23, for a campaign at each recipient's own hour. Null: other campaigns.
              */
             own_hour?: number | null;
             /**
              * Format: double
-             * @description The share of the audience that may get it.
+             * @description Share of the audience that may get the message, 0 to 1.
              */
             share: number;
-            /** @description Name of the variant. Null: the winner of the test. */
+            /** @description Name of the variant. Null: the winner of the A/B test. */
             variant?: string | null;
         };
         /** @description Follow-up of another campaign. */
@@ -3864,18 +3881,18 @@ export interface components {
              * @description Seconds after the start of the other campaign's last run: 60 to 2,419,200.
              */
             after: number;
-            /** @description The campaign that is followed up: its id or slug. */
+            /** @description Id or slug of the campaign to follow up. */
             campaign: string;
-            /** @description Missing reaction of its recipients. */
+            /** @description Event that a recipient of that campaign lacks to get this one. */
             did_not: components["schemas"]["FollowCondition"];
         };
-        /** @description A push service, and what became of the deliveries by way of it. */
+        /** @description A push service and the results of deliveries through it. */
         CampaignGatewayHealth: {
             /** @description Results of its deliveries. */
             counts: components["schemas"]["CampaignCounts"];
             /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
-            /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
+            /** @description Whether browsers of this push service send receipts. If not, displays and clicks are unknown. */
             reports: boolean;
         };
         /** @description Receipts of deliveries by one push service. */
@@ -3887,12 +3904,12 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Reported as clicked; null: its browsers do not report.
+             * @description Deliveries reported as clicked. Null: browsers of this push service send no receipts.
              */
             clicked?: number | null;
             /**
              * Format: int64
-             * @description Reported as displayed; null: its browsers do not report.
+             * @description Deliveries reported as displayed. Null: browsers of this push service send no receipts.
              */
             displayed?: number | null;
             /** @description Name of the push service. */
@@ -3900,32 +3917,32 @@ export interface components {
         };
         /** @description A page of a list. */
         CampaignGatewayReportsPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["CampaignGatewayReports"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard. */
+        /** @description A push service with held deliveries. The cause is a hold or open breaker of a lane, a paused flow, or the runaway guard. */
         CampaignHold: {
             /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
             /**
              * Format: date-time
-             * @description Time the longest hold ends; null: until an operator or the app resumes it.
+             * @description Time at which the longest hold ends. Null: it ends when an operator or the app resumes sending.
              */
             until?: string | null;
         };
         /**
-         * @description Hour of the day at which each recipient gets a campaign.
+         * @description Time of day at which each recipient gets a campaign.
          * @enum {string}
          */
         CampaignHour: "campaign" | "best";
@@ -3940,7 +3957,7 @@ export interface components {
             locales: string;
             /** @description `POST` here to pause it. */
             pause: string;
-            /** @description Path of its author's plan. */
+            /** @description Path of the plan as written. */
             plan: string;
             /** @description `POST` here to resume it. */
             resume: string;
@@ -3955,7 +3972,7 @@ export interface components {
         CampaignLocaleReports: {
             /**
              * Format: int64
-             * @description Taken by push services.
+             * @description Deliveries accepted by push services.
              */
             accepted: number;
             /**
@@ -3973,65 +3990,65 @@ export interface components {
         };
         /** @description A page of a list. */
         CampaignLocaleReportsPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["CampaignLocaleReports"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description Pace of a campaign's message: exactly one of these members. */
+        /** @description Send rate of a campaign's message: exactly one of these members. */
         CampaignPace: {
             /**
              * Format: int32
-             * @description So many recipients a minute, 1 to 1,000,000.
+             * @description Recipients per minute, 1 to 1,000,000.
              */
             per_minute?: number | null;
             /**
              * Format: int32
-             * @description Evenly within so many seconds, 60 to 2,419,200, by the audience as it is counted then.
+             * @description Seconds over which deliveries are spread evenly, 60 to 2,419,200. The audience is counted when sending starts.
              */
             spread_over?: number | null;
         };
         /** @description A page of a list. */
         CampaignPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["Campaign"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description A campaign as its author writes it. */
         CampaignPlan: {
             /**
              * Format: date-time
-             * @description Nothing of it goes out from then on.
+             * @description Time after which nothing is sent.
              */
             expires_at?: string | null;
             follows?: components["schemas"]["CampaignFollow"] | null;
             /**
              * Format: double
-             * @description The share of the audience that gets nothing, so that the effect can be measured: 0 to 0.5.
+             * @description Share of the audience that gets nothing, as a control group: 0 to 0.5.
              */
             holdout?: number | null;
-            /** @description The message, as it would be sent alone, to a topic or to all. */
+            /** @description Message to send, in the form of `POST …/messages`, to a topic or to all subscribers. */
             message: components["schemas"]["MessageRequest"];
-            /** @description Name for people, 1 to 200 characters. By default the slug. */
+            /** @description Display name, 1 to 200 characters. By default the slug. */
             name?: string | null;
             pace?: components["schemas"]["CampaignPace"] | null;
             schedule?: components["schemas"]["CampaignSchedule"] | null;
@@ -4045,68 +4062,69 @@ export interface components {
         CampaignProgress: {
             /**
              * Format: int64
-             * @description Deliveries that the messages were estimated to come to, before filters.
+             * @description Estimated number of deliveries of the messages, before filters.
              */
             audience_estimate: number;
             /**
              * Format: date-time
-             * @description Expected end of the last delivery at that rate. Null if unknown, while it is paused, and while `held` is not empty.
+             * @description Expected time of the last ending at this rate. Null if unknown, while the campaign is paused, and while `held` is not
+             *     empty.
              */
             eta?: string | null;
-            /** @description Whether all recipients of the messages that were made have been found. */
+            /** @description Whether fan-out of all created messages is complete. */
             expanded: boolean;
-            /** @description By push service, all runs together. */
+            /** @description Results by push service, summed over all runs. */
             gateways: components["schemas"]["CampaignGatewayHealth"][];
-            /** @description Push services at which deliveries wait, those that are held longest first. It does not end before they are released. */
+            /** @description Push services with held deliveries, the longest hold first. The campaign cannot end before these holds do. */
             held: components["schemas"]["CampaignHold"][];
             /**
              * Format: double
-             * @description The share of the audience that gets nothing.
+             * @description Share of the audience that gets nothing.
              */
             holdout: number;
             /**
              * Format: int64
-             * @description Messages that were made.
+             * @description Messages created so far.
              */
             messages: number;
             /**
              * Format: int64
-             * @description Messages that are still to be made, of runs that have begun.
+             * @description Messages not created yet, of runs that have begun.
              */
             messages_to_make: number;
             /**
              * Format: double
-             * @description Deliveries that ended in a second, over the last minute or two; of a younger message since it began. Null if none did, or if its
-             *     messages are too small to be charted.
+             * @description Deliveries that ended per second, averaged over the last one or two minutes, or since the message began if that is
+             *     shorter. Null if none ended, or if the messages are too small for charts.
              */
             rate_per_second?: number | null;
-            /** @description Last 50 runs, the latest first. `links.runs` leads to all of them, with their figures. */
+            /** @description Last 50 runs, the latest first. `links.runs` lists all runs with their figures. */
             runs: components["schemas"]["CampaignRunResponse"][];
-            /** @description Results of all deliveries of all runs: the sum. `runs` has those of each run. */
+            /** @description Results of all deliveries, summed over all runs. `runs` has the results of each run. */
             total: components["schemas"]["CampaignCounts"];
-            /** @description Of its variants, in their order, all runs together. */
+            /** @description Results by variant, in the order of the plan, summed over all runs. */
             variants: components["schemas"]["CampaignVariantResponse"][];
         };
-        /** @description Receipts of accepted deliveries: lower bounds. */
+        /** @description Receipts of accepted deliveries. All counts are lower bounds, because receipts can get lost. */
         CampaignReports: {
             /**
              * Format: int64
-             * @description Number of those with at least one receipt.
+             * @description Deliveries with at least one receipt.
              */
             acknowledged: number;
             /**
              * Format: double
-             * @description `clicked` of `accepted`; null: none was accepted.
+             * @description `clicked` divided by `accepted`. Null: none was accepted.
              */
             click_rate?: number | null;
             /**
              * Format: double
-             * @description The bounds between which the rate of all lies with a probability of 95 %; null: none was accepted.
+             * @description Lower bound of the 95 % confidence interval of the click rate. Null: none was accepted.
              */
             click_rate_from?: number | null;
             /**
              * Format: double
-             * @description Upper bound of the interval.
+             * @description Upper bound of the 95 % confidence interval of the click rate. Null: none was accepted.
              */
             click_rate_to?: number | null;
             /**
@@ -4126,8 +4144,8 @@ export interface components {
             displayed: number;
             /**
              * Format: int64
-             * @description Accepted deliveries that can have receipts: all except those at push services whose browsers display pushes by themselves,
-             *     without a report.
+             * @description Accepted deliveries that can have receipts. Excluded are push services whose browsers display pushes without running the
+             *     service worker.
              */
             may_report: number;
         };
@@ -4135,56 +4153,56 @@ export interface components {
         CampaignRunChange: {
             /**
              * Format: int64
-             * @description Difference in accepted deliveries.
+             * @description Difference in accepted deliveries from the previous run.
              */
             accepted: number;
             /**
              * Format: double
-             * @description By how much its click rate is higher; null: one of the two is not known.
+             * @description Difference in click rate from the previous run, 0.01 for one percentage point. Null: one of the rates is unknown.
              */
             click_rate?: number | null;
             /**
              * Format: double
-             * @description Probability that its click rate is really higher. Null: one of the two rates is unknown.
+             * @description Probability that the click rate is truly higher than that of the previous run. Null: one of the rates is unknown.
              */
             higher?: number | null;
             /**
              * Format: int32
-             * @description The number of the one before.
+             * @description Number of the previous run.
              */
             run: number;
             /**
              * Format: int64
-             * @description Difference in targeted deliveries. Negative: fewer.
+             * @description Difference in targeted deliveries from the previous run. Negative: fewer.
              */
             targeted: number;
         };
-        /** @description A run of a campaign, and how it went. When retention has deleted its messages, all of its figures are 0. */
+        /** @description Figures of one run. When retention has deleted its messages, all figures are 0. */
         CampaignRunFigures: {
             /**
              * Format: date-time
-             * @description The time that it is for.
+             * @description Scheduled time of the run.
              */
             at: string;
             before?: components["schemas"]["CampaignRunChange"] | null;
             /**
              * Format: double
-             * @description Probability at the decision that the best variant is better than each of the others. Null: not decided.
+             * @description Probability, when the winner was chosen, that the best variant is better than every other. Null: not chosen.
              */
             confidence?: number | null;
             /**
              * Format: date-time
-             * @description Time of its test's decision. Null: no test, or decided.
+             * @description Time at which the winner of the A/B test is chosen. Null: no test, or already chosen.
              */
             decide_at?: string | null;
             /**
              * Format: int64
-             * @description Messages that were made and are kept still.
+             * @description Messages created and still stored.
              */
             messages: number;
             /**
              * Format: int64
-             * @description Messages that are still to be made.
+             * @description Messages that are not created yet.
              */
             messages_to_make: number;
             reports?: components["schemas"]["CampaignReports"] | null;
@@ -4195,42 +4213,42 @@ export interface components {
             run: number;
             /** @description Results of this run's deliveries. */
             total: components["schemas"]["CampaignCounts"];
-            /** @description Of its variants, in their order. */
+            /** @description Results by variant, in the order of the plan. */
             variants: components["schemas"]["CampaignVariantResponse"][];
-            /** @description The variant that won; null: none has. */
+            /** @description Name of the winning variant. Null: no winner. */
             winner?: string | null;
         };
         /** @description A page of a list. */
         CampaignRunFiguresPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["CampaignRunFigures"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Run of a campaign. */
         CampaignRunResponse: {
             /**
              * Format: date-time
-             * @description The time that it is for.
+             * @description Scheduled time of the run.
              */
             at: string;
             /**
              * Format: double
-             * @description Probability at the decision that the best variant is better than each of the others. Null: not decided.
+             * @description Probability, when the winner was chosen, that the best variant is better than every other. Null: not chosen.
              */
             confidence?: number | null;
             /**
              * Format: date-time
-             * @description Time of its test's decision. Null: no test, or decided.
+             * @description Time at which the winner of the A/B test is chosen. Null: no test, or already chosen.
              */
             decide_at?: string | null;
             /**
@@ -4238,32 +4256,32 @@ export interface components {
              * @description Number of the run, from 1.
              */
             run: number;
-            /** @description The variant that won; null: none has. */
+            /** @description Name of the winning variant. Null: no winner. */
             winner?: string | null;
         };
-        /** @description Schedule of a campaign: `at` for once, or `cron` for recurring. */
+        /** @description Schedule of a campaign: once (`at`) or recurring (`cron`). */
         CampaignSchedule: {
-            /** @description RFC 3339 with an offset, or a local time beside `timezone`. */
+            /** @description RFC 3339 time with an offset, or a local time together with `timezone`. */
             at?: string | null;
-            /** @description A cron expression of five fields, beside `timezone`, with at least five minutes between runs. */
+            /** @description Cron expression of five fields, in `timezone`, with at least five minutes between runs. */
             cron?: string | null;
             hour?: components["schemas"]["CampaignHour"] | null;
             past?: components["schemas"]["PastZones"] | null;
-            /** @description An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient. */
+            /** @description IANA time zone. With `at`, also `recipient`: the time zone of each recipient. */
             timezone?: string | null;
         };
         /** @description Progress of a campaign over all runs, in a list. */
         CampaignStanding: {
             /**
              * Format: int64
-             * @description Deliveries that the messages were estimated to come to, before filters.
+             * @description Estimated number of deliveries of the messages, before filters.
              */
             audience_estimate: number;
-            /** @description Whether all recipients of the messages that were made have been found. */
+            /** @description Whether fan-out of all created messages is complete. */
             expanded: boolean;
             /**
              * Format: int64
-             * @description Messages that are still to be made, of runs that have begun.
+             * @description Messages not created yet, of runs that have begun.
              */
             messages_to_make: number;
             /** @description Results of all deliveries. */
@@ -4274,16 +4292,16 @@ export interface components {
          * @enum {string}
          */
         CampaignState: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
-        /** @description A test of variants. */
+        /** @description A/B test of variants. */
         CampaignTest: {
             /**
              * Format: int64
-             * @description Time for which clicks are counted before the decision, in seconds: 60 to 2,419,200.
+             * @description Seconds for which clicks are counted before the winner is chosen: 60 to 2,419,200.
              */
             after: number;
             /**
              * Format: double
-             * @description Required probability that the winner is better than each other variant: 0.8 to 0.999. By default 0.95.
+             * @description Required probability that the winner is better than every other variant: 0.8 to 0.999. By default 0.95.
              */
             confidence?: number | null;
             otherwise?: components["schemas"]["WithoutWinner"] | null;
@@ -4293,9 +4311,9 @@ export interface components {
              */
             share: number;
         };
-        /** @description Recipients of a campaign's trial. */
+        /** @description Recipients of a test send. */
         CampaignTestSend: {
-            /** @description These users, at most 1,000. */
+            /** @description User ids, at most 1,000. */
             users: string[];
             /** @description Name of the variant. By default the first. */
             variant?: string | null;
@@ -4303,7 +4321,7 @@ export interface components {
         /** @description Variant of a campaign's content. */
         CampaignVariant: {
             hour?: components["schemas"]["CampaignHour"] | null;
-            /** @description Members of the message that are otherwise, such as `content`. */
+            /** @description Members of the message that differ in this variant, such as `content`. */
             message: {
                 [key: string]: unknown;
             };
@@ -4315,7 +4333,7 @@ export interface components {
              */
             weight?: number | null;
         };
-        /** @description A variant, and how it goes. */
+        /** @description A variant and its results. */
         CampaignVariantResponse: {
             /** @description Results of its deliveries. */
             counts: components["schemas"]["CampaignCounts"];
@@ -4324,27 +4342,27 @@ export interface components {
             reports?: components["schemas"]["CampaignReports"] | null;
             /**
              * Format: int32
-             * @description Weight of the variant.
+             * @description Weight of the variant relative to the others.
              */
             weight: number;
         };
         /** @description A page of a list. */
         CampaignVariantResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["CampaignVariantResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description Written form of a cap, in requests and in the database. */
+        /** @description JSON form of a cap, in requests and in the database. */
         Cap: {
             /**
              * Format: int64
@@ -4352,7 +4370,7 @@ export interface components {
              */
             max: number;
             /**
-             * @description Tiers that it counts together: `promotional`, `engagement`, or both, which is the default. Transactional messages have no
+             * @description Tiers that are counted together: `promotional`, `engagement`, or both (the default). Transactional messages have no
              *     caps.
              */
             tiers?: components["schemas"]["TierRef"][];
@@ -4363,45 +4381,45 @@ export interface components {
             window: string;
         };
         /**
-         * @description Maximum messages to a person in a rolling window: to a user in all browsers together, to an anonymous person in one. Messages
-         *     beyond a cap end as `capped`. Transactional messages have no caps.
+         * @description Frequency caps. A cap is the maximum number of messages to a person in a rolling window: to a user in all their browsers
+         *     together, to an anonymous person in one browser. Messages beyond a cap end as `capped`. Transactional messages have no caps.
          */
         CapSettings: {
-            /** @description Caps, all of which hold; at most 12, and at most 4 over the same tiers. Empty: there are none. */
+            /** @description Caps, all of which apply: at most 12, and at most 4 over the same tiers. Empty: no caps. */
             caps: components["schemas"]["Cap"][];
         };
         /** @description Description of metrics over time. */
         ChartMetadata: {
             /**
              * Format: date-time
-             * @description Time until which the data are complete. Later figures may still grow.
+             * @description Time until which the data are complete. Later values may still grow.
              */
             complete_until: string;
             /**
              * Format: date-time
-             * @description Start of the first step: `since`, rounded down to whole steps, or without `step` to stored minutes, hours or
+             * @description Start of the first step: `since`, rounded down to whole steps. Without `step`, it is rounded to stored minutes, hours or
              *     days.
              */
             from: string;
             /** @description Number of points in `data`. */
             row_count: number;
-            /** @description As it was asked for. */
+            /** @description Step of the request. */
             step?: string | null;
             /**
              * Format: date-time
-             * @description The end of the last one: `until`, rounded up likewise.
+             * @description End of the last step: `until`, rounded up in the same way.
              */
             until: string;
         };
         /** @description One step of one group. */
         ChartPoint: {
-            /** @description The group: a value for each of `by`. */
+            /** @description Values of the group's dimensions, one for each of `by`. */
             dimensions: {
                 [key: string]: unknown;
             };
             /**
-             * @description A number for each of `measures`. Null: no base or no measurement, or more receipts than were requested within the step,
-             *     because they arrive later.
+             * @description Values of the measures. Null: no denominator, no measurement, or more receipts in the step than pushes that request
+             *     receipts, because receipts arrive later.
              */
             metrics: {
                 [key: string]: unknown;
@@ -4414,7 +4432,7 @@ export interface components {
         };
         /** @description Metrics over time. */
         ChartResponse: {
-            /** @description A point for each group and step, by time and then by group; steps in which nothing happened are there, too. */
+            /** @description One point for each group and step, sorted by time and group. Steps without events are included. */
             data: components["schemas"]["ChartPoint"][];
             /** @description Description of the data. */
             metadata: components["schemas"]["ChartMetadata"];
@@ -4434,18 +4452,18 @@ export interface components {
         };
         /** @description A page of a list. */
         CheckResultPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["CheckResult"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Result of all checks. */
@@ -4456,28 +4474,28 @@ export interface components {
              */
             at: string;
         };
-        /** @description One class of a histogram. */
+        /** @description Bucket of a histogram. */
         Class: {
             /**
              * Format: int64
-             * @description Number of values in it.
+             * @description Number of values in the bucket.
              */
             n: number;
             /**
              * Format: double
-             * @description Upper end, included. Null: no end.
+             * @description Upper bound, included. Null: unbounded.
              */
             up_to?: number | null;
         };
         /** @description Data that a page needs to subscribe. */
         Config: {
-            /** @description Argument of `pushManager.subscribe`, in base64url. */
+            /** @description Public VAPID key in base64url: `applicationServerKey` of `pushManager.subscribe`. */
             application_server_key: string;
             /** @description Settings of `<bellwire-prompt>`. */
             prompt: components["schemas"]["PromptSettings"];
             /** @description Topics that visitors may choose in `<bellwire-preferences>`, in their order: the first 50 with `display` that anyone may join. */
             topics: components["schemas"]["OfferedTopic"][];
-            /** @description Id of the key, for the registration of the subscription. */
+            /** @description Id of the VAPID key, which the page sends when it registers the subscription. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description Consent of a person. */
@@ -4487,15 +4505,15 @@ export interface components {
              * @description Time of the consent. Null: unknown.
              */
             at?: string | null;
-            /** @description Place of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown. */
+            /** @description Source of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown. */
             source?: string | null;
         };
         /**
-         * @description Availability of the content of a message or dead letter.
+         * @description Availability of stored content.
          * @enum {string}
          */
         ContentState: "shown" | "withheld" | "deleted";
-        /** @description Something that was done to dead letters. */
+        /** @description Operation on dead letters. */
         DeadLetterActionResponse: {
             /** @description `replay`, `discard` or `export`. */
             action: string;
@@ -4508,7 +4526,7 @@ export interface components {
             at: string;
             /**
              * Format: int64
-             * @description Number of dead letters.
+             * @description Number of dead letters handled.
              */
             count: number;
             /**
@@ -4516,7 +4534,7 @@ export interface components {
              * @description Time of its last part.
              */
             ended_at: string;
-            /** @description Filter of the dead letters. */
+            /** @description Filter that selected the dead letters. */
             filter: {
                 [key: string]: unknown;
             };
@@ -4525,27 +4543,27 @@ export interface components {
         };
         /** @description A page of a list. */
         DeadLetterActionResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["DeadLetterActionResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Result of an operation, or of its dry run. */
         DeadLetterActionResult: {
-            /** @description With `dry_run`: the dead letters that fit, by what was sent; the 1,000 largest groups. */
+            /** @description With `dry_run`: matching dead letters by message, the largest 1,000 groups. */
             by_message?: components["schemas"]["DeadLetterGroup"][] | null;
-            /** @description With `dry_run`: the dead letters that fit, by why they died. */
+            /** @description With `dry_run`: matching dead letters by reason of failure. */
             by_reason?: components["schemas"]["DeadLetterGroup"][] | null;
-            /** @description Whether this was only counted. */
+            /** @description Whether this was a dry run, which only counts. */
             dry_run: boolean;
             /**
              * Format: int64
@@ -4555,90 +4573,90 @@ export interface components {
             id?: components["schemas"]["ActionId"] | null;
             /**
              * Format: int64
-             * @description Open dead letters that fit.
+             * @description Open dead letters that match the filter.
              */
             matched: number;
-            /** @description The messages that replay them, the first 1,000. */
+            /** @description Messages that replay them, the first 1,000. */
             messages: components["schemas"]["MessageId"][];
             /**
              * Format: int64
-             * @description Letters that are left to repeat the request for: those beyond the cap.
+             * @description Matching dead letters beyond the cap. Repeat the request for them.
              */
             remaining: number;
             /**
              * Format: int64
-             * @description Those whose subscription is no longer active: they cannot be replayed, and stay open.
+             * @description Matching dead letters whose subscription is no longer active. They cannot be replayed, and stay open.
              */
             unreachable: number;
             /**
              * Format: int64
-             * @description Further ones of messages to a user, or to subscriptions by id, whose user has left that browser since. A replay would show
-             *     them to another person: they cannot be replayed, and stay open.
+             * @description Matching dead letters whose user has since left that browser. A replay would reach another person, so they cannot be
+             *     replayed, and stay open.
              */
             user_left: number;
         };
-        /** @description Deliveries died of the same reason. */
+        /** @description Deliveries failed for the same reason. */
         DeadLetterCreated: {
-            /** @description The first dead letter of the minute. */
+            /** @description First dead letter of the minute. */
             dead_letter: components["schemas"]["DeadLetterId"];
-            /** @description Reason of the deaths. */
+            /** @description Reason of the failures. */
             reason: string;
         };
-        /** @description A dead letter with everything that is known of it. */
+        /** @description A dead letter with its attempts, policy and content. */
         DeadLetterDetail: components["schemas"]["DeadLetterResponse"] & {
-            /** @description Content to send. */
+            /** @description Content of the message. Null: see `content_state`. */
             content?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Whether the content is shown. */
+            /** @description Whether the content is in the response, and why not. */
             content_state: components["schemas"]["ContentState"];
             /**
-             * @description Parts left out of the last version for a push service that refused it as too large: `content` (the compact variant was
-             *     sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was left out.
+             * @description Parts omitted from the last payload because the push service refused it as too large: `content` (the compact variant was
+             *     sent), `image`, `actions`, `data`, `body` (truncated). Null: nothing was omitted.
              */
             dropped?: string[] | null;
-            /** @description Attempts in order. */
+            /** @description Attempts in order of time. */
             history: components["schemas"]["AttemptResponse"][];
-            /** @description The policy in force when it died. */
+            /** @description Delivery policy in force when the delivery failed. */
             policy?: {
                 [key: string]: unknown;
             } | null;
         };
-        /** @description Filter of dead letters, which match all given members. */
+        /** @description Filter of dead letters. All given members must match. */
         DeadLetterFilter: {
-            /** @description The push service's words, complete; empty: it sent none. */
+            /** @description Complete error text of the push service. Empty: it sent none. */
             detail?: string | null;
             gateway?: components["schemas"]["Gateway"] | null;
             message?: components["schemas"]["MessageId"] | null;
-            /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
+            /** @description Reason of the failure: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
             reason?: string | null;
             /**
              * Format: int32
-             * @description Retries that were made.
+             * @description Number of retries that were made.
              */
             retries?: number | null;
             /**
              * Format: date-time
-             * @description Died at this time or later, to the millisecond.
+             * @description Earliest time of the failure, to the millisecond.
              */
             since?: string | null;
             state?: components["schemas"]["DeadLetterState"] | null;
             /**
              * Format: int32
-             * @description HTTP status of the last answer.
+             * @description HTTP status of the last response.
              */
             status?: number | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
             tier?: components["schemas"]["Tier"] | null;
-            /** @description The topic that the message was addressed to. */
+            /** @description Topic of the message. */
             topic?: string | null;
             /**
              * Format: date-time
-             * @description Died before this time.
+             * @description Time before which the delivery failed.
              */
             until?: string | null;
         };
-        /** @description Letters that are alike. */
+        /** @description Group of dead letters with the same value of a property. */
         DeadLetterGroup: {
             /** Format: int64 */
             count: number;
@@ -4646,24 +4664,24 @@ export interface components {
             key?: string | null;
             /**
              * Format: date-time
-             * @description Time of the latest death.
+             * @description Time of the latest failure.
              */
             newest: string;
         };
         /** @description A page of a list. */
         DeadLetterGroupPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["DeadLetterGroup"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         DeadLetterId: string;
@@ -4671,15 +4689,15 @@ export interface components {
         DeadLetterResponse: {
             /**
              * Format: date-time
-             * @description Time of the death.
+             * @description Time at which the delivery failed.
              */
             at: string;
             /**
              * Format: int64
-             * @description Number of entries in its history.
+             * @description Number of attempts in its history.
              */
             attempts: number;
-            /** @description The push service's words. */
+            /** @description Error text of the push service. Null: none. */
             detail?: string | null;
             /** @description Push service of the recipient. */
             gateway: components["schemas"]["Gateway"];
@@ -4688,7 +4706,7 @@ export interface components {
             /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
             /**
-             * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
+             * @description Reason of the failure: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
              *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
              *     `too_long`; or `gone` or `expired`.
              */
@@ -4696,19 +4714,19 @@ export interface components {
             replay?: components["schemas"]["MessageId"] | null;
             /**
              * Format: int32
-             * @description Retries that were made.
+             * @description Number of retries that were made.
              */
             retries: number;
             /**
              * Format: date-time
-             * @description Time at which it was replayed or discarded.
+             * @description Time at which the dead letter was replayed or discarded. Null: still open.
              */
             settled_at?: string | null;
             /** @description State of the dead letter. */
             state: components["schemas"]["DeadLetterState"];
             /**
              * Format: int32
-             * @description HTTP status of the last answer; null: there was none.
+             * @description HTTP status of the last response. Null: no response.
              */
             status?: number | null;
             /** @description Recipient of the message. */
@@ -4720,18 +4738,18 @@ export interface components {
         };
         /** @description A page of a list. */
         DeadLetterResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["DeadLetterResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -4740,8 +4758,8 @@ export interface components {
          */
         DeadLetterState: "open" | "replayed" | "discarded" | "closed";
         /**
-         * @description Reason why a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each reason
-         *     leaves a dead letter that waits to be replayed or discarded, and an event of the app.
+         * @description Reason for which a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each
+         *     reason leaves an open dead letter and an event of the app.
          * @enum {string}
          */
         DeadReason: "bad_request" | "unauthorized" | "payload_too_large" | "non_retryable" | "redirected" | "http_4xx" | "endpoint_forbidden" | "retries_exhausted" | "lease_exhausted" | "tampered" | "replayed" | "unsealable" | "unrenderable" | "too_long";
@@ -4749,19 +4767,19 @@ export interface components {
         DeliveryPolicy: components["schemas"]["GuidePolicy"] | components["schemas"]["PhasedPolicy"] | components["schemas"]["ScriptedPolicy"];
         /** @description A delivery: one message to one subscription. */
         DeliveryResponse: {
-            /** @description Attempts in order. */
+            /** @description Attempts in order of time. */
             attempts: components["schemas"]["AttemptResponse"][];
             /**
-             * @description Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
-             *     Null: not accepted, or its push carries no receipt.
+             * @description Receipt state of an accepted delivery: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed`
+             *     (expired without a receipt). Null: not accepted, or its push requests no receipt.
              */
             confirmation?: string | null;
             /**
              * Format: date-time
-             * @description Due time while it waits. Null while its message is paused.
+             * @description Time at which the next attempt is due. Null: ended, or the message is paused.
              */
             due_at?: string | null;
-            /** @description Reports of its browser in order. */
+            /** @description Receipts from the browser in order of time. */
             receipts: components["schemas"]["ReceiptResponse"][];
             /** @description State of the delivery. */
             state: components["schemas"]["DeliveryState"];
@@ -4770,36 +4788,36 @@ export interface components {
         };
         /** @description A page of a list. */
         DeliveryResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["DeliveryResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @enum {string} */
         DeliveryState: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
-        /** @description A diagnosis: findings of a subscription's browser, and the server's view of the subscription when the browser began. */
+        /** @description A diagnosis: findings of a subscription's browser, and the server's data about the subscription. */
         Diagnosis: {
-            /** @description Findings of the browser. Empty: it has not reported them. */
+            /** @description Findings of the browser. Empty: not reported yet. */
             checks: components["schemas"]["DiagnosisCheck"][];
-            /** @description Eight digits and letters, by which support finds it. */
+            /** @description Code of eight letters and digits, for support staff. */
             code: string;
             /**
              * Format: date-time
-             * @description The server's time when it began.
+             * @description Start of the diagnosis, by the server's clock.
              */
             created_at: string;
             /**
              * Format: date-time
-             * @description Time at which it is deleted.
+             * @description Time at which the diagnosis is deleted.
              */
             expires_at: string;
             server?: components["schemas"]["DiagnosisServer"] | null;
@@ -4810,7 +4828,7 @@ export interface components {
         DiagnosisCheck: {
             /** @description Advice, 1 to 1,000 characters. Null: none is needed. */
             advice?: string | null;
-            /** @description Finding, 1 to 1,000 characters. */
+            /** @description Result of the check, 1 to 1,000 characters. */
             found: string;
             /** @description Subject of the check, 1 to 40 characters. */
             name: string;
@@ -4823,7 +4841,7 @@ export interface components {
             state: components["schemas"]["DeliveryState"];
             /**
              * Format: int32
-             * @description HTTP status of the push service. Null: there was no response, or no request.
+             * @description HTTP status of the push service. Null: no response, or no POST.
              */
             status?: number | null;
         };
@@ -4832,34 +4850,34 @@ export interface components {
             /** @description At most 20 checks. */
             checks: components["schemas"]["DiagnosisCheck"][];
         };
-        /** @description The server's view of a subscription. */
+        /** @description Server's data about a subscription. */
         DiagnosisServer: {
-            /** @description Whether new subscriptions are made with that key. */
+            /** @description Whether this is the app's active VAPID key. */
             key_is_active: boolean;
             /**
              * Format: date-time
-             * @description Time at which its push service last accepted a push, of the messages of the last 7 days.
+             * @description Time at which its push service last accepted a push. Only messages of the last 7 days are considered.
              */
             last_accepted_at?: string | null;
             last_failure?: components["schemas"]["DiagnosisFailure"] | null;
             state: components["schemas"]["SubscriptionState"];
-            /** @description Number of topics that it is in. */
+            /** @description Number of its topics. */
             topics: number;
-            /** @description The VAPID key that the subscription was made with. */
+            /** @description VAPID key that the browser subscribed with. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description The test notification of a diagnosis. */
         DiagnosisTest: {
             /**
              * Format: date-time
-             * @description Time at which the browser showed it.
+             * @description Time at which the browser displayed it. Null: not reported.
              */
             displayed_at?: string | null;
             message: components["schemas"]["MessageId"];
             state?: components["schemas"]["DeliveryState"] | null;
             /**
              * Format: int32
-             * @description HTTP status of the push service, as far as there is a response.
+             * @description HTTP status of the push service. Null: no response yet.
              */
             status?: number | null;
         };
@@ -4872,34 +4890,34 @@ export interface components {
         DiscardRequest: {
             /**
              * Format: int64
-             * @description Maximum number, 1 to 100,000. By default 10,000. The oldest letters come first.
+             * @description Maximum number, 1 to 100,000. By default 10,000. The oldest dead letters come first.
              */
             cap?: number | null;
-            /** @description Whether to count only. */
+            /** @description Whether to count only, without discarding. */
             dry_run?: boolean;
-            /** @description The open dead letters that fit all of it; `{}`: every open dead letter. */
+            /** @description Filter: open dead letters that match all its members. `{}`: every open dead letter. */
             filter: components["schemas"]["DeadLetterFilter"];
         };
         /** @description Result of a dry run. */
         DryRun: {
             /**
              * Format: int64
-             * @description Deliveries to make, as counted now; of a segment, as estimated from a sample.
+             * @description Number of deliveries, as counted now. For a segment, an estimate from a sample.
              */
             audience_estimate: number;
             /**
              * Format: int64
-             * @description Margin of the estimate, in 95 of 100 cases. 0 if counted.
+             * @description Margin of error of the estimate, plus or minus, at 95 % confidence. 0: counted exactly.
              */
             audience_margin: number;
             /** @description Always `true`, for a dry run. */
             dry_run: boolean;
             /**
              * Format: int64
-             * @description Named subscriptions that are not active, or users without an active one.
+             * @description Number of named subscriptions that are not active, and of named users without an active one.
              */
             unreachable: number;
-            /** @description Warnings: about the policy, or about broadcasts that recipients do not welcome. */
+            /** @description Warnings about the policy, and about broadcasts that recipients ignore or close. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /**
@@ -4910,7 +4928,7 @@ export interface components {
          */
         Ending: "accepted" | "retry" | "gone" | "expired" | "dead" | "cancelled" | "capped";
         /**
-         * @description Rating of an app's notifications in the browsers of a gateway.
+         * @description Rating of an app's notifications at a push service.
          * @enum {string}
          */
         EngagementLevel: "unknown" | "fine" | "watch" | "warning";
@@ -4918,37 +4936,37 @@ export interface components {
         EngagementResponse: {
             /**
              * Format: date-time
-             * @description The beginning of the first day.
+             * @description Start of the first day.
              */
             from: string;
-            /** @description By push service, those to which something was sent in this time or in the same time before. */
+            /** @description Engagement by push service, for those with accepted pushes in this period or the previous one. */
             gateways: components["schemas"]["GatewayEngagement"][];
             /**
              * Format: date-time
-             * @description The end of the last one.
+             * @description End of the last day.
              */
             until: string;
         };
         EntryId: string;
         ErasureId: string;
-        /** @description Erasure of a user. The audit log has the same under the user's label, for longer. */
+        /** @description Erasure of a user. The audit log keeps the same figures longer, under the user's label. */
         ErasureResponse: {
             /**
              * Format: date-time
-             * @description Time of completion. Null: it is still running.
+             * @description Time of completion. Null: still running.
              */
             completed_at?: string | null;
             /**
              * Format: int64
-             * @description Dead letters that were open, and were discarded with what they hold.
+             * @description Open dead letters that were discarded with their content.
              */
             dead_letters: number;
             /** @description Id of the erasure. */
             id: components["schemas"]["ErasureId"];
             /**
              * Format: int64
-             * @description Messages that no longer name the user among their recipients. Most messages forget recipients as soon as their last
-             *     delivery has ended, and are not counted.
+             * @description Messages from whose recipients the user was removed. Most messages drop their recipients when the last delivery has
+             *     ended, and are not counted.
              */
             messages: number;
             /**
@@ -4958,12 +4976,12 @@ export interface components {
             requested_at: string;
             /**
              * Format: int64
-             * @description Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
+             * @description Subscriptions unsubscribed and erased so far, including former ones of the same browsers.
              */
             subscriptions: number;
             /**
              * Format: int64
-             * @description Pending or failed requests to webhooks that no longer name the user.
+             * @description Pending or failed webhook requests from which the user was removed.
              */
             webhook_requests: number;
         };
@@ -4975,7 +4993,7 @@ export interface components {
             /** @description Position of the line: `after` of the next request. */
             cursor: string;
         };
-        /** @description Event. What is alike within a minute is one event with a count. */
+        /** @description Event. Equal events within a minute are one event with a count. */
         EventResponse: {
             /**
              * Format: date-time
@@ -4996,18 +5014,18 @@ export interface components {
         };
         /** @description A page of a list. */
         EventResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["EventResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -5016,25 +5034,25 @@ export interface components {
          */
         EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test" | "dead_letter.created" | "sla.missed" | "subscription.created" | "subscription.changed" | "subscription.ended" | "server.alert.raised" | "server.alert.resolved";
         /**
-         * @description Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
+         * @description Code of a sentence. Names never change their meaning; new ones may be added.
          * @enum {string}
          */
         ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "subscription_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
-        /** @description Story of one delivery in plain words, from stored facts. */
+        /** @description Explanation of one delivery in plain words, from stored data. */
         ExplanationResponse: {
             /** @description Message that was sent. */
             message: components["schemas"]["MessageId"];
             /**
              * Format: date-time
-             * @description Time of the story. "Ago" counts from here.
+             * @description Time of the explanation, from which "ago" is counted.
              */
             now: string;
             /**
-             * @description `queued`, `dispatching`, `retrying`, its ending (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or `none`:
-             *     no delivery exists, or its data were deleted.
+             * @description `queued`, `dispatching`, `retrying`, its ending (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or
+             *     `none`: no delivery exists, or its data were deleted.
              */
             state: string;
-            /** @description Events in order, the state of the delivery, and the next step. */
+            /** @description Sentences about past events in order, the current state, and the next step. */
             story: components["schemas"]["Sentence"][];
             /** @description Recipient of the delivery. */
             subscription: components["schemas"]["SubscriptionId"];
@@ -5045,14 +5063,14 @@ export interface components {
             by: string;
             /**
              * Format: date-time
-             * @description Time of its end. Null: it is running, or its server crashed.
+             * @description Time of its end. Null: running, or the server crashed.
              */
             ended_at?: string | null;
             /** @description Id of the export. */
             id: components["schemas"]["ExportId"];
             /**
              * Format: int64
-             * @description Lines that were handed over.
+             * @description Lines sent so far.
              */
             lines: number;
             /**
@@ -5066,62 +5084,62 @@ export interface components {
         ExportId: string;
         /** @description A page of a list. */
         ExportPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["Export"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @enum {string} */
         ExportState: "running" | "complete" | "broken_off";
-        /** @description One thing that is wrong with a request, and where. */
+        /** @description One fault of a request and its location. */
         FieldError: {
-            /** @description The fault, and the rule. */
+            /** @description The fault and the violated rule. */
             detail: string;
-            /** @description Name of a header. */
+            /** @description Name of the faulty header. */
             header?: string | null;
-            /** @description Name of a query or path parameter. */
+            /** @description Name of the faulty query or path parameter. */
             parameter?: string | null;
-            /** @description RFC 6901 pointer into the body. */
+            /** @description RFC 6901 pointer into the body. Null: not in the body. */
             pointer?: string | null;
         };
-        /** @description Limits to set. They replace the previous ones. A pause stays. */
+        /** @description Limits that replace the previous ones. A paused flow stays paused. */
         FlowRequest: {
             /**
              * Format: int32
-             * @description POSTs at a time, 1 to 1,000,000.
+             * @description Maximum POSTs in flight, 1 to 1,000,000.
              */
             parallelism?: number | null;
             period?: components["schemas"]["Period"] | null;
             /**
              * Format: int32
-             * @description Deliveries in each period, 1 to 1,000,000.
+             * @description Maximum deliveries in each period, 1 to 1,000,000.
              */
             rate?: number | null;
         };
         /** @description Limits of a flow, and waiting deliveries. */
         FlowResponse: {
-            /** @description Tiers of which nothing is let through since the runaway guard holds them. */
+            /** @description Tiers held by the runaway guard. */
             held: components["schemas"]["Tier"][];
             /**
              * Format: double
-             * @description For how long the oldest of them has been due, in seconds.
+             * @description Time since the oldest waiting delivery became due, in seconds. Null: none waits.
              */
             oldest_waiting_s?: number | null;
             /**
              * Format: int32
-             * @description POSTs at a time at most; null: any number.
+             * @description Maximum POSTs in flight. Null: unlimited.
              */
             parallelism?: number | null;
-            /** @description Whether nothing is let through. */
+            /** @description Whether sending is paused. */
             paused: boolean;
             /**
              * Format: double
@@ -5130,50 +5148,51 @@ export interface components {
             period?: number | null;
             /**
              * Format: int32
-             * @description Deliveries in each period at most, evenly spread; null: any number.
+             * @description Maximum deliveries in each period, evenly spread. Null: unlimited.
              */
             rate?: number | null;
             /**
              * Format: int64
-             * @description Deliveries that are due and were not sent yet: an estimate, as far as they still have to be fanned out.
+             * @description Deliveries that are due and not sent. Deliveries before fan-out are estimated.
              */
             waiting: number;
-            /** @description Whether there are more of them than were counted. */
+            /** @description Whether counting stopped early, so that more may wait. */
             waiting_or_more: boolean;
         };
         /**
-         * @description Missing reaction that makes recipients of a campaign get its follow-up.
+         * @description Reaction that recipients of a campaign lack to get its follow-up.
          * @enum {string}
          */
         FollowCondition: "click" | "display";
-        /** @description A page of what a search found. */
+        /** @description A page of search results. */
         FoundDeliveries: components["schemas"]["FoundDeliveryPage"] & {
             /**
              * Format: date-time
-             * @description End of this page's search: no matching delivery was made between the last row and this time. Null on the last page.
+             * @description Time that the search reached: matching deliveries older than the last row were searched for back to this time. Null on
+             *     the last page.
              */
             looked_back_to?: string | null;
         };
-        /** @description A delivery, as a search shows it. */
+        /** @description A delivery in search results. */
         FoundDelivery: {
             /**
              * Format: date-time
-             * @description Acceptance of the message, or its scheduled time.
+             * @description Time of the message's acceptance, or its scheduled time.
              */
             accepted_at: string;
             /**
              * Format: date-time
-             * @description Due time while it waits. Null while its message is paused.
+             * @description Time at which the next attempt is due. Null: ended, or the message is paused.
              */
             due_at?: string | null;
             gateway?: components["schemas"]["Gateway"] | null;
             /**
              * Format: int32
-             * @description The subscription's lane; null: it was deleted.
+             * @description Lane of the subscription. Null: the subscription was deleted.
              */
             lane?: number | null;
             last_attempt?: components["schemas"]["AttemptResponse"] | null;
-            /** @description Message that was sent. */
+            /** @description Message that the delivery belongs to. */
             message: components["schemas"]["MessageId"];
             /** @description State of the delivery. */
             state: components["schemas"]["DeliveryState"];
@@ -5183,23 +5202,23 @@ export interface components {
             tier: components["schemas"]["Tier"];
             /** @description Title of the message, as in the list of messages. */
             title?: string | null;
-            /** @description The user that the subscription belongs to now. */
+            /** @description Current user of the subscription. */
             user_id?: string | null;
         };
         /** @description A page of a list. */
         FoundDeliveryPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["FoundDelivery"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -5207,24 +5226,24 @@ export interface components {
          * @enum {string}
          */
         Gateway: "fcm" | "mozilla" | "wns" | "apple" | "other";
-        /** @description The same at one push service. */
+        /** @description Engagement at one push service. */
         GatewayEngagement: {
-            /** @description In as many days before it. */
+            /** @description Counts of the previous period of the same length. */
             before: components["schemas"]["PolicyPeriod"];
             /** @description Name of the push service. */
             gateway: components["schemas"]["Gateway"];
-            /** @description Rating of the notifications in its browsers. */
+            /** @description Rating of the engagement. */
             level: components["schemas"]["EngagementLevel"];
-            /** @description Counts of this time. */
+            /** @description Counts of this period. */
             now: components["schemas"]["PolicyPeriod"];
         };
-        /** @description State of a lane's way to one origin. */
+        /** @description State of a lane at one origin of its push service. */
         GatewayOrigin: {
-            /** @description `closed`, `open` or `half_open`. */
+            /** @description State of the breaker: `closed`, `open` or `half_open`. */
             breaker: string;
             /**
-             * @description The only replica with this breaker, because it reaches no push service (by its network, or by its clock, with which
-             *     certificates are invalid). Null: all replicas.
+             * @description Replica that the breaker is limited to: it reaches no push service, because of its network or a wrong clock. Null: the
+             *     breaker applies to all replicas.
              */
             breaker_of?: string | null;
             /**
@@ -5232,18 +5251,21 @@ export interface components {
              * @description Time of the last change.
              */
             changed_at: string;
-            /** @description Note of the operator, for callers that may read data of the whole server. */
+            /** @description Note of the operator. Null for callers that may not read data of the whole server. */
             held_note?: string | null;
-            /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone). */
+            /**
+             * @description Reason of the hold: `throttled` (requested by the push service), `operator`, `key_refused`, `mass_gone` (the push
+             *     service suddenly reports many subscriptions as gone).
+             */
             held_reason?: string | null;
             /**
              * Format: date-time
-             * @description End of the hold, before which no push starts.
+             * @description End of the hold. No push starts before it. Null: not held.
              */
             held_until?: string | null;
             /**
              * Format: double
-             * @description Length of the breaker's last opening in seconds.
+             * @description Duration of the breaker's last opening in seconds. Null: it never opened.
              */
             open_s?: number | null;
             /**
@@ -5251,63 +5273,64 @@ export interface components {
              * @description Time from which an open breaker lets probes through.
              */
             open_until?: string | null;
-            /** @description `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included. */
+            /** @description `https://host[:port]`. `*`: the last operator's order for all origins, including later ones. */
             origin: string;
             /**
              * Format: int32
-             * @description Maximum plaintext octets, padding included, that the gateway seems to accept.
+             * @description Estimated maximum plaintext size that the push service accepts, in bytes with padding. Null: no limit was observed.
              */
             payload_max?: number | null;
-            /** @description The worker that probes, while one does. */
+            /** @description Worker that is probing. Null: none. */
             prober?: string | null;
         };
-        /** @description A role, and where it holds. */
+        /** @description Role of a teammate for one app or for all. */
         GrantResponse: {
             app?: components["schemas"]["AppId"] | null;
-            /** @description Role of the teammate there. */
+            /** @description Role of the teammate. */
             role: components["schemas"]["Role"];
         };
-        /** @description Limits of the guard. Absent ones are those of the server. */
+        /** @description Limits of the guard. Absent limits are the server's settings. */
         GuardRequest: {
             /**
              * Format: int64
-             * @description Deliveries for each active subscription within a quarter of an hour, 0 to 1,000; 0: any number is right.
+             * @description Deliveries allowed for each active subscription in a quarter of an hour, 0 to 1,000. 0: unlimited.
              */
             factor?: number | null;
             /**
              * Format: int64
-             * @description Deliveries beside those, 0 to 1,000,000,000.
+             * @description Deliveries allowed in addition to `factor`, 0 to 1,000,000,000.
              */
             floor?: number | null;
         };
-        /** @description Guard against an app that sends far more than its size explains. */
+        /** @description Runaway guard of an app. */
         GuardResponse: {
             /**
              * Format: int32
-             * @description Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
+             * @description Deliveries allowed for each active subscription in a quarter of an hour. Null: the server's setting. 0: unlimited.
              */
             factor?: number | null;
             /**
              * Format: int64
-             * @description Deliveries beside those; null: as the server has it.
+             * @description Deliveries allowed in addition to `factor`. Null: the server's setting.
              */
             floor?: number | null;
-            /** @description Held tiers, until an operator releases the app. Their messages wait within their time to live. */
+            /** @description Held tiers. Their messages wait until an operator releases the app or their time to live ends. */
             held: components["schemas"]["Tier"][];
             /**
              * Format: date-time
-             * @description Start of the hold.
+             * @description Start of the hold. Null: not held.
              */
             held_at?: string | null;
             /**
              * Format: int64
-             * @description Current result of both: more deliveries within a quarter of an hour hold the app. Null: unlimited.
+             * @description Number of deliveries in a quarter of an hour above which the guard holds the app, computed from `factor` and `floor`.
+             *     Null: unlimited.
              */
             limit?: number | null;
-            /** @description Deliveries within the last quarter of an hour, or since its last release, according to metrics over time. */
+            /** @description Deliveries in the last quarter of an hour, or since the last release if that is shorter. */
             sent: components["schemas"]["SentDeliveries"];
         };
-        /** @description Exponential backoff with jitter. */
+        /** @description Policy in the form of the web-push retry guide: exponential backoff with jitter. */
         GuidePolicy: {
             /**
              * Format: int32
@@ -5326,29 +5349,29 @@ export interface components {
             circuitFailureThreshold?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: fewest attempts that make a share.
+             * @description Tiers only: minimum number of attempts to compute that share.
              */
             circuitMinAttempts?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+             * @description Tiers only: longest opening of the circuit breaker, in milliseconds.
              */
             circuitOpenMaxMs?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: first time that the circuit breaker stays open, in milliseconds.
+             * @description Tiers only: duration of the circuit breaker's first opening, in milliseconds.
              */
             circuitOpenMs?: number | null;
             /** @description Topics only: ignores the policies of subscriptions. */
             disableSubscriptionOverrides?: boolean | null;
             /**
              * Format: int32
-             * @description Retries without delay, first.
+             * @description Initial retries without delay.
              */
             immediateRetries?: number | null;
             /**
              * Format: double
-             * @description Share of the delay that is random, 0 to 1.
+             * @description Jitter as a share of the delay, 0 to 1.
              */
             jitterPercent?: number | null;
             /**
@@ -5361,16 +5384,16 @@ export interface components {
              * @description Longest delay, in milliseconds.
              */
             maxDelayMs?: number | null;
-            /** @description `guide`: the published values. */
+            /** @description `guide`: the values of the guide. */
             preset?: string | null;
             /**
              * Format: int32
-             * @description Tiers only: seconds for which a retry may be made.
+             * @description Tiers only: validity of a retry token in seconds. A later retry reads its state again.
              */
             retryTokenTtlSec?: number | null;
         };
         /**
-         * @description Result of a check, most severe first.
+         * @description Severity of a result, most severe first.
          * @enum {string}
          */
         Health: "failure" | "warning" | "ok";
@@ -5379,17 +5402,17 @@ export interface components {
             /** @description Always `ok`. */
             status: string;
         };
-        /** @description Phases of retries, as Amazon SNS has them. */
+        /** @description Phases of retries, in the form of Amazon SNS. */
         HealthyRetryPolicy: {
             backoffFunction?: components["schemas"]["Backoff"] | null;
             /**
              * Format: int32
-             * @description Longest delay in seconds; 20 by default.
+             * @description Longest delay in seconds. By default 20.
              */
             maxDelayTarget?: number | null;
             /**
              * Format: int32
-             * @description Shortest delay in seconds; 20 by default.
+             * @description Shortest delay in seconds. By default 20.
              */
             minDelayTarget?: number | null;
             /**
@@ -5404,17 +5427,17 @@ export interface components {
             numMinDelayRetries?: number | null;
             /**
              * Format: int32
-             * @description Retries without delay, first.
+             * @description Initial retries without delay.
              */
             numNoDelayRetries?: number | null;
             /**
              * Format: int32
-             * @description Retries of all phases; 3 by default.
+             * @description Retries of all phases together. By default 3.
              */
             numRetries?: number | null;
         };
         HookDeliveryId: string;
-        /** @description Hours from one time of day to another, without the latter. They pass midnight if the latter is earlier. */
+        /** @description Hours from one time of day to another, excluded. They pass midnight if the end is earlier. */
         Hours: {
             /** @example 22:00 */
             from: string;
@@ -5422,7 +5445,7 @@ export interface components {
             to: string;
         };
         IdentityKeyId: string;
-        /** @description A key, without its secret. */
+        /** @description An identity key, without its secret. */
         IdentityKeyResponse: {
             /** @description Algorithm of signatures. */
             algorithm: components["schemas"]["Algorithm"];
@@ -5431,36 +5454,36 @@ export interface components {
              * @description Time of the creation.
              */
             created_at: string;
-            /** @description Signed text. */
+            /** @description Form of the proof: a JWT, or the HMAC of the user id. */
             form: components["schemas"]["ProofForm"];
-            /** @description Id of the key: the `kid` of tokens that name their key. */
+            /** @description Id of the key, for the `kid` of tokens. */
             id: components["schemas"]["IdentityKeyId"];
-            /** @description Name of the key for people. */
+            /** @description Display name of the key. */
             name: string;
-            /** @description Secret of your backend: the characters of this text, the prefix included. It is shown only now. */
+            /** @description Secret for your backend: the whole text is the key, including the prefix. It is shown only now. */
             secret?: string | null;
         };
         /** @description A page of a list. */
         IdentityKeyResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["IdentityKeyResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description A file of subscriptions, and how far it has come. */
+        /** @description Import of a file of subscriptions, with its progress. */
         Import: {
             /**
              * Format: int64
-             * @description Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
+             * @description New subscriptions. This count and the next ones may be ahead of `lines` until the end of the file.
              */
             added: number;
             /**
@@ -5473,16 +5496,16 @@ export interface components {
              * @description Time of its start.
              */
             created_at: string;
-            /** @description Whether nothing of it stays. */
+            /** @description Whether nothing is stored. */
             dry_run: boolean;
-            /** @description Faults, at most the first 1,000. Not in lists. */
+            /** @description First 1,000 faults. Not in lists. */
             faults?: components["schemas"]["ImportFault"][] | null;
             /**
              * Format: date-time
-             * @description Time at which the end of the file was read. Null: it was not, and the import can be resumed.
+             * @description Time at which the end of the file was reached. Null: the import is running or interrupted, and can be resumed.
              */
             finished_at?: string | null;
-            /** @description `ndjson`, `csv` or `json`. */
+            /** @description Format of the file: `ndjson`, `csv` or `json`. */
             format: string;
             /** @description Id of the import. */
             id: components["schemas"]["ImportId"];
@@ -5490,86 +5513,86 @@ export interface components {
             ignored: string[];
             /**
              * Format: int64
-             * @description Existing subscriptions, updated with the values of the file.
+             * @description Existing subscriptions that were updated from the file.
              */
             known: number;
             /**
              * Format: int64
-             * @description Lines that were left out: those marked as unsubscribed by the file, those of subscriptions that have ended here, and lines
-             *     of an export that are not subscriptions. Subscriptions that an export marks as unsubscribed are stored as such.
+             * @description Skipped lines: subscriptions that the file marks as unsubscribed or that have ended here, and export lines of other
+             *     types. Subscriptions that a Bellwire export marks as unsubscribed are stored as such.
              */
             left_out: number;
             /**
              * Format: int64
-             * @description Processed lines of the file (of an array: elements). An interrupted import resumes with the next one.
+             * @description Processed lines of the file, or elements of an array. An interrupted import resumes after these.
              */
             lines: number;
             /**
              * Format: int64
-             * @description Of `left_out`: subscriptions that their push service called gone. `restore_pruned` brings them back.
+             * @description Part of `left_out`: subscriptions that their push service reported as gone. `restore_pruned` reactivates them.
              */
             pruned: number;
             /**
              * Format: int64
-             * @description Lines that are wrong.
+             * @description Lines with faults, which were not imported.
              */
             refused: number;
-            /** @description Whether subscriptions that their push service called gone become active again. */
+            /** @description Whether subscriptions that their push service reported as gone become active again. */
             restore_pruned: boolean;
             /**
              * Format: int64
-             * @description Of `known`: subscriptions that became active again.
+             * @description Part of `known`: subscriptions that became active again.
              */
             restored: number;
-            /** @description The first ten rows of a dry run, column by column; only in its answer. */
+            /** @description First ten rows of a dry run with their columns. Only in its response. */
             sample?: components["schemas"]["SampleRow"][];
             /**
              * Format: int64
-             * @description Lines that were taken without a detail that cannot be read.
+             * @description Lines imported without an optional value that cannot be parsed.
              */
             warned: number;
-            /** @description Details that were left out, at most the first 1,000; not in lists. */
+            /** @description First 1,000 optional values that were omitted. Not in lists. */
             warnings?: components["schemas"]["ImportFault"][] | null;
         };
-        /** @description Fault of a line. Never a value, which may be secret. */
+        /** @description Fault of a line, without the value, which may be secret. */
         ImportFault: {
-            /** @description The field; empty: the line as a whole. */
+            /** @description Faulty field. Empty: the whole line. */
             field: string;
             /**
              * Format: int64
-             * @description The line, from 1; of an array, the number of the element.
+             * @description Number of the line, or of the array element, from 1.
              */
             line: number;
-            /** @description The fault, and the rule. */
+            /** @description The fault and the violated rule. */
             reason: string;
         };
         ImportId: string;
         /** @description A page of a list. */
         ImportPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["Import"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Invitation of a teammate. */
         Invitation: {
-            /** @description Address of the teammate. No message is sent to it. */
+            /** @description E-mail address of the teammate. No message is sent to it. */
             email: string;
-            /** @description Roles: 1 to 100, each for another app, or for all. */
+            /** @description Roles, 1 to 100: each for another app, or one for all apps. */
             roles: components["schemas"]["NewGrant"][];
         };
-        /** @description A teammate and the link by which they come in. */
+        /** @description A teammate and the link for their first sign-in. */
         InvitationResponse: components["schemas"]["TeammateResponse"] & {
-            /** @description The link, for you to send them. */
+            /** @description Link to send to the teammate. */
             link: components["schemas"]["Link"];
         };
         /**
@@ -5577,28 +5600,28 @@ export interface components {
          * @enum {string}
          */
         Join: "anyone" | "server";
-        /** @description An order to a lane. The body may be left out. */
+        /** @description Order to a lane. The body may be omitted. */
         LaneOrderRequest: {
-            /** @description `https://host[:port]`; `*`, all origins, those met later included, by default. */
+            /** @description `https://host[:port]`. By default `*`: all origins, including later ones. */
             origin?: string | null;
             /** @description Reason of a hold, 1 to 200 characters, for later readers. */
             reason?: string | null;
             /**
              * Format: int32
-             * @description Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
+             * @description Duration of a hold or an opening in seconds, 1 to 2,592,000 (30 days). By default 3,600.
              */
             seconds?: number | null;
             /**
              * Format: date-time
-             * @description Hold and open, instead of `seconds`: until then.
+             * @description End of a hold or an opening, instead of `seconds`.
              */
             until?: string | null;
         };
         /** @description The reliability metrics of one lane. */
         LaneReliability: {
-            /** @description The app it belongs to. */
+            /** @description App that the lane belongs to. */
             app: components["schemas"]["AppId"];
-            /** @description The push service it leads to. */
+            /** @description Push service of the lane. */
             gateway: components["schemas"]["Gateway"];
             /**
              * Format: int32
@@ -5610,12 +5633,12 @@ export interface components {
         };
         /** @description A lane: the deliveries to one push service under one VAPID key. */
         LaneResponse: {
-            /** @description The app it belongs to. */
+            /** @description App that the lane belongs to. */
             app: components["schemas"]["AppId"];
             /**
              * Format: int64
-             * @description POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
-             *     answers. Null: no worker has sent anything in it lately. A few seconds old.
+             * @description Maximum POSTs in flight at present, summed over workers and origins. The limit adapts to the push service's responses.
+             *     Null: no worker sent anything recently. A few seconds old.
              */
             concurrency?: number | null;
             /** @description Push service of the lane. */
@@ -5626,35 +5649,35 @@ export interface components {
              */
             lane: number;
             last_error?: components["schemas"]["LastError"] | null;
-            /** @description States of its origins, where any are in force. */
+            /** @description State of each origin that has a hold, an open breaker or a reduced payload limit. */
             origins: components["schemas"]["GatewayOrigin"][];
             /**
              * Format: int64
-             * @description Active subscriptions in it.
+             * @description Active subscriptions of the lane.
              */
             subscriptions: number;
             /**
              * Format: int64
-             * @description Number of automatic openings of its breakers within the last hour.
+             * @description Number of times that its breaker opened by itself in the last hour.
              */
             trips_last_hour: number;
-            /** @description The key that signs in it. */
+            /** @description VAPID key that signs the lane's pushes. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description A page of a list. */
         LaneResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["LaneResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Last response of a push service to a POST that it did not accept, except about gone subscriptions. */
@@ -5668,7 +5691,7 @@ export interface components {
             detail?: string | null;
             /**
              * Format: int32
-             * @description HTTP status; null: there was no answer.
+             * @description HTTP status. Null: no response.
              */
             status?: number | null;
         };
@@ -5679,38 +5702,38 @@ export interface components {
              * @description Expiry of the link.
              */
             expires_at: string;
-            /** @description Path for the teammate, on this server. */
+            /** @description Path on this server that the teammate opens. */
             path: string;
-            /** @description Value of `link` for `POST /v1/session`. It is shown only now. */
+            /** @description Token of the link, for `link` of `POST /v1/session`. It is shown only now. */
             token: string;
         };
         /** @description Account of a one-time link. */
         LinkAccount: {
-            /** @description Address of the teammate. */
+            /** @description E-mail address of the teammate. */
             email: string;
             /** @description Roles of the teammate. */
             roles: components["schemas"]["GrantResponse"][];
         };
         /** @description Link to check. */
         LinkCheckRequest: {
-            /** @description `https:` URL, or a path on the app's first origin; at most 2,048 octets. */
+            /** @description `https:` URL, or a path on the app's first origin; at most 2,048 bytes. */
             url: string;
         };
         /** @description Result of a link check. */
         LinkCheckResponse: {
-            /** @description Reason without a response, such as `deadline`. */
+            /** @description Reason for a missing response, such as `deadline`. Null: a response arrived. */
             failure?: string | null;
             /**
              * Format: int32
-             * @description HTTP status of the last response. Null: there was none.
+             * @description HTTP status of the last response. Null: no response.
              */
             status?: number | null;
-            /** @description URL of the last request: redirects are followed, five at most. */
+            /** @description URL of the last request, after at most five redirects. */
             url: string;
         };
         /** @description A one-time link. */
         LinkRequest: {
-            /** @description The token of the link, `bwl_…`: what stands behind the `#`. */
+            /** @description Token of the link, `bwl_…`: the part after the `#`. */
             link: string;
         };
         /** @description Links to related resources. */
@@ -5728,7 +5751,7 @@ export interface components {
         };
         /** @description Number of POSTs over time. */
         LoadSeries: {
-            /** @description Accepted POSTs of that second. */
+            /** @description Accepted POSTs in the same second. */
             accepted_per_s: number[];
             /**
              * Format: int32
@@ -5738,32 +5761,32 @@ export interface components {
             /** @description Maximum number of POSTs in one second of each bucket. */
             posts_per_s: number[];
         };
-        /** @description Log level, and its time. */
+        /** @description Log level and its duration. */
         LogLevelRequest: {
             /**
-             * @description A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
-             *     `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
+             * @description Level (`error`, `warn`, `info`, `debug`, `trace`) of all of Bellwire, or levels of modules separated by commas:
+             *     `info,bellwire_dispatch=debug`. `sqlx=debug` logs statements without their values. Other libraries are refused.
              * @example bellwire_dispatch=debug
              */
             filter: string;
             /**
              * Format: int64
-             * @description For how many seconds, 60 to 86,400; 900 unless given.
+             * @description Duration in seconds, 60 to 86,400. By default 900.
              */
             seconds?: number | null;
         };
-        /** @description Temporary log level in addition to that of each process's start. */
+        /** @description Temporary log level, in addition to the level with which each process was started. */
         LogLevelResponse: {
-            /** @description Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all. */
+            /** @description Levels of the modules. Null: only the level of the process start (`BELLWIRE_LOG`) applies. */
             filter?: string | null;
             /**
              * Format: date-time
-             * @description Time at which it was set.
+             * @description Time at which the level was set.
              */
             set_at?: string | null;
             /**
              * Format: date-time
-             * @description Time of its end.
+             * @description Time at which the level ends.
              */
             until?: string | null;
         };
@@ -5782,56 +5805,57 @@ export interface components {
         };
         /** @description Result of a batch. */
         MessageBatchResponse: {
-            /** @description Messages that were accepted, now or before. */
+            /** @description Number of accepted messages, including repeats of messages accepted before. */
             accepted: number;
-            /** @description Messages that were refused. */
+            /** @description Number of refused messages. */
             refused: number;
             /** @description Results of the messages, in order. */
             results: components["schemas"]["BatchResult"][];
         };
-        /** @description Content of a message in the members of its request. Absent members are left out. */
+        /** @description Content of a message, in the members of the send request. Absent members are omitted. */
         MessageContentResponse: {
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
-            /** @description Whether it is shown. */
+            /** @description Whether the content is in the response, and why not. */
             content_state: components["schemas"]["ContentState"];
-            /** @description Data of `template`. */
+            /** @description Variables of `template`. */
             data?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Beside `payload`: whether our envelope is around it. */
+            /** @description With `payload`: whether Bellwire adds its envelope. */
             envelope?: boolean | null;
             payload?: components["schemas"]["Payload"] | null;
             template?: components["schemas"]["Template"] | null;
         };
         /**
-         * @description The account of a message: `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled
-         *     + capped` at every moment. It grows until the message is expanded.
+         * @description Delivery counts of a message. At every moment
+         *     `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`. `targeted` grows until
+         *     fan-out is complete.
          */
         MessageCounts: {
             /**
              * Format: int64
-             * @description Accepted by a push service, which does not prove that a person saw them.
+             * @description Deliveries accepted by a push service. That does not prove that the notification was displayed.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Of the accepted: at least one receipt.
+             * @description Accepted deliveries with at least one receipt.
              */
             acknowledged?: number | null;
             /**
              * Format: int64
-             * @description Accepted deliveries without a receipt so far. Null, like the following members, if its pushes request no receipts.
+             * @description Accepted deliveries without a receipt so far. This and the following members are null if the pushes request no receipts.
              */
             awaiting_ack?: number | null;
             /**
              * Format: int64
-             * @description Cancelled, or their subscriber unsubscribed.
+             * @description Deliveries cancelled, or ended because the subscriber unsubscribed.
              */
             cancelled: number;
             /**
              * Format: int64
-             * @description Held back by a frequency cap.
+             * @description Deliveries suppressed by a frequency cap.
              */
             capped: number;
             /**
@@ -5841,22 +5865,22 @@ export interface components {
             clicked?: number | null;
             /**
              * Format: int64
-             * @description Number of closes, which Firefox does not report, nor Safari for notifications that it displays by itself.
+             * @description Number of closes. Firefox reports none, nor does Safari for notifications that it displays without the service worker.
              */
             closed?: number | null;
             /**
              * Format: int64
-             * @description Deliveries that failed for good.
+             * @description Deliveries that failed permanently.
              */
             dead: number;
             /**
              * Format: int64
-             * @description Held by a worker.
+             * @description Deliveries claimed by a worker.
              */
             dispatching: number;
             /**
              * Format: int64
-             * @description Reported as displayed. A lower bound: see `closed`.
+             * @description Deliveries reported as displayed. A lower bound: see `closed`.
              */
             displayed?: number | null;
             /**
@@ -5871,46 +5895,46 @@ export interface components {
             gone: number;
             /**
              * Format: int64
-             * @description Waiting for their first attempt.
+             * @description Deliveries waiting for their first attempt.
              */
             queued: number;
             /**
              * Format: int64
-             * @description Waiting for another attempt.
+             * @description Deliveries waiting for another attempt.
              */
             retrying: number;
             /**
              * Format: int64
-             * @description Left out by the message's sunset rule: not targeted, so no part of that sum.
+             * @description Recipients excluded by the message's sunset rule. They are not part of `targeted`.
              */
             sunset: number;
             /**
              * Format: int64
-             * @description Deliveries that there are so far.
+             * @description Deliveries created so far.
              */
             targeted: number;
             /**
              * Format: int64
-             * @description Of the accepted: expired without a receipt.
+             * @description Accepted deliveries that expired without a receipt.
              */
             unconfirmed?: number | null;
         };
         MessageId: string;
-        /** @description Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found. */
+        /** @description Progress of a message's deliveries. Until fan-out is complete, `targeted` grows. */
         MessageProgress: {
             /**
              * Format: int64
-             * @description Accepted by a push service, which does not prove that a person saw them.
+             * @description Deliveries accepted by a push service. That does not prove that the notification was displayed.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Cancelled, or their subscriber unsubscribed.
+             * @description Deliveries cancelled, or ended because the subscriber unsubscribed.
              */
             cancelled: number;
             /**
              * Format: int64
-             * @description Held back by a frequency cap.
+             * @description Deliveries suppressed by a frequency cap.
              */
             capped: number;
             /**
@@ -5920,12 +5944,12 @@ export interface components {
             clicked?: number | null;
             /**
              * Format: int64
-             * @description Deliveries that failed for good.
+             * @description Deliveries that failed permanently.
              */
             dead: number;
             /**
              * Format: int64
-             * @description Reported as displayed: a lower bound. Null, like `clicked`, if its pushes request no receipts.
+             * @description Deliveries reported as displayed: a lower bound. This and `clicked` are null if the pushes request no receipts.
              */
             displayed?: number | null;
             /**
@@ -5940,36 +5964,42 @@ export interface components {
             gone: number;
             /**
              * Format: int64
-             * @description Deliveries that there are so far.
+             * @description Deliveries created so far.
              */
             targeted: number;
             /**
              * Format: int64
-             * @description Of these, those that have not ended.
+             * @description Deliveries that have not ended.
              */
             waiting: number;
         };
         /** @description Message to send to recipients. */
         MessageRequest: {
-            /** @description A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters. */
+            /** @description Collapse key, 1 to 200 characters. A push service keeps only the latest message with this key for an offline browser. */
             collapse_key?: string | null;
             compact?: components["schemas"]["Notification"] | null;
             content?: components["schemas"]["Notification"] | null;
-            /** @description Data for the template, in addition to its recipient: any JSON, at most 8,192 octets. */
+            /** @description Variables of the template, in addition to the recipient's properties: any JSON object, at most 8,192 bytes. */
             data?: {
                 [key: string]: unknown;
             } | null;
-            /** @description False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown. */
+            /**
+             * @description Whether Bellwire adds its envelope to `payload`. `false`: the payload is sent unchanged, up to 3,993 bytes, and no
+             *     receipts are requested.
+             */
             envelope?: boolean | null;
-            /** @description In a batch only, as the header `Idempotency-Key` of other requests: 1 to 255 ASCII characters. */
+            /** @description Idempotency key of a message in a batch: 1 to 255 ASCII characters. Single requests use the header `Idempotency-Key`. */
             idempotency_key?: string | null;
-            /** @description Your own name for it, by which it can be cancelled; 1 to 255 characters. Free again once all its deliveries have ended. */
+            /**
+             * @description Your own key for the message, 1 to 255 characters, with which it can be shown and cancelled. The key is free again when
+             *     all deliveries have ended.
+             */
             key?: string | null;
             payload?: components["schemas"]["Payload"] | null;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             /**
-             * @description Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
-             *     begins then. A time in the past by less than five minutes counts as now.
+             * @description Scheduled time, at most 90 days ahead: RFC 3339 with an offset, or a local time together with `timezone`. The time to
+             *     live begins then. A time up to five minutes in the past counts as now.
              * @example 2026-12-01T09:00:00Z
              * @example 2026-12-01T09:00:00
              */
@@ -5977,13 +6007,13 @@ export interface components {
             sunset?: components["schemas"]["SunsetRule"] | null;
             template?: components["schemas"]["TemplateRef"] | null;
             tier?: components["schemas"]["TierRef"] | null;
-            /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
+            /** @description IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
             timezone?: string | null;
             /** @description Recipients of the message. */
             to: components["schemas"]["Recipients"];
             /**
              * Format: int64
-             * @description Time to live in seconds, 0 to 2,419,200; by default the tier's.
+             * @description Time to live in seconds, 0 to 2,419,200. By default that of the tier.
              */
             ttl?: number | null;
             urgency?: components["schemas"]["Urgency"] | null;
@@ -5992,19 +6022,19 @@ export interface components {
         MessageResponse: {
             /**
              * Format: date-time
-             * @description Time of `send_at`, else of the acceptance. The time to live begins then.
+             * @description Time of `send_at`, or else of the acceptance. The time to live begins then.
              */
             accepted_at: string;
             /**
              * Format: int64
-             * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
+             * @description Number of deliveries, as counted at the acceptance. For a segment, an estimate from a sample.
              */
             audience_estimate: number;
             campaign?: components["schemas"]["CampaignId"] | null;
-            /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
+            /** @description Whether the content was deleted, because every delivery has ended and no open dead letter needs it. */
             content_deleted: boolean;
             counts?: components["schemas"]["MessageCounts"] | null;
-            /** @description Whether every recipient has been found. */
+            /** @description Whether fan-out is complete. */
             expanded: boolean;
             /**
              * Format: date-time
@@ -6013,7 +6043,7 @@ export interface components {
             expires_at: string;
             /** @description Id of the message. */
             id: components["schemas"]["MessageId"];
-            /** @description Your own name for it; null if a later message has taken that over. */
+            /** @description Your own key for the message. Null if a later message has taken over the key. */
             key?: string | null;
             /** @description Links to related resources. */
             links: components["schemas"]["Links"];
@@ -6021,29 +6051,29 @@ export interface components {
             progress?: components["schemas"]["MessageProgress"] | null;
             /**
              * Format: date-time
-             * @description Time at which its request was accepted, also with `send_at`.
+             * @description Time at which the request was accepted, also with `send_at`.
              */
             received_at: string;
             replay_of?: components["schemas"]["MessageId"] | null;
-            /** @description Expression of its segment at the acceptance, which narrows these recipients. */
+            /** @description Expression of the segment at the message's acceptance. */
             segment?: string | null;
             /** @description Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
             sent_by?: string | null;
-            /** @description State of the message. */
+            /** @description Whether the message is scheduled, being sent, paused, cancelled or done. */
             state: components["schemas"]["SendState"];
             sunset?: components["schemas"]["SunsetRule"] | null;
             /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
             /**
-             * @description Title of the notification; of a template, before it is rendered. Only for callers with the scope `send`, and not of messages
-             *     to named or very few recipients, unless it is that of a stored template.
+             * @description Title of the notification, or of the stored template before rendering. Requires the scope `send`. Null for messages to
+             *     named or very few recipients, unless the title is that of a stored template.
              */
             title?: string | null;
-            /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
+            /** @description `to` of the request. User ids are null after every delivery has ended, and those of erased users at once. */
             to: {
                 [key: string]: unknown;
             };
-            /** @description Value of the `Topic` header: a hash of the collapse key. */
+            /** @description `Topic` header of its pushes: a hash of the collapse key. Null: no collapse key. */
             topic_header?: string | null;
             /**
              * Format: int32
@@ -6055,18 +6085,18 @@ export interface components {
         };
         /** @description A page of a list. */
         MessageResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["MessageResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -6074,16 +6104,16 @@ export interface components {
          * @enum {string}
          */
         Method: "password" | "link" | "api_key" | "oidc";
-        /** @description A reliability metric with its verdict. */
+        /** @description A reliability metric with its state. */
         MetricReading: {
             /**
              * Format: double
-             * @description Alert line, beyond which an operator should look.
+             * @description Alert line, beyond which an operator should act.
              */
             alert: number;
             /**
              * Format: int64
-             * @description Number of deliveries, retries or openings behind the value.
+             * @description Number of deliveries, retries or openings that the value is based on.
              */
             samples: number;
             /** @description Name of the metric. */
@@ -6092,7 +6122,7 @@ export interface components {
             state: components["schemas"]["SliState"];
             /**
              * Format: double
-             * @description Beyond this it is as it should be.
+             * @description Target of the metric: the state is `ok` on its good side.
              */
             target: number;
             /**
@@ -6105,10 +6135,10 @@ export interface components {
         NewApiKey: {
             /**
              * Format: date-time
-             * @description Expiry, after which the key is invalid. By default that of the key that creates it.
+             * @description Time from which the key is invalid. By default the expiry of the key that creates it.
              */
             expires_at?: string | null;
-            /** @description Name of the key for people, 1 to 200 characters. */
+            /** @description Display name of the key, 1 to 200 characters. */
             name: string;
             /** @description Scopes of the key: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`. */
             scopes: components["schemas"]["Scope"][];
@@ -6120,64 +6150,67 @@ export interface components {
         };
         /** @description App to create. */
         NewApp: {
-            /** @description Whether endpoints on hosts of no known push service are let in. */
+            /** @description Whether subscriptions with endpoints outside the known push services are accepted. */
             allow_other_gateways?: boolean;
-            /** @description Rights of browsers in addition to joining and leaving existing open topics. By default none. */
+            /** @description Permissions of browsers in addition to joining and leaving existing open topics. By default none. */
             browsers_may?: components["schemas"]["BrowserRight"][];
-            /** @description Name for people, 1 to 200 characters. */
+            /** @description Display name, 1 to 200 characters. */
             name: string;
-            /** @description Origins that browsers may call from, such as `https://example.com`. */
+            /** @description Origins whose pages may call the API from browsers, such as `https://example.com`. */
             origins?: string[];
-            /** @description The private half of its first VAPID key, of another sender, in any form in which keys are imported; by default a pair is made. */
+            /**
+             * @description Private key of the first VAPID key, if another sender used it before, in any form that key import accepts. By default a
+             *     new pair is generated.
+             */
             private_key?: string | null;
             /** @description Short name: 1 to 63 lower-case letters, digits and hyphens, without a hyphen at the beginning. */
             slug: string;
             /** @description Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key. */
             subject: string;
-            /** @description Topics to begin with, at most 50, which anyone may join. */
+            /** @description Names of open topics to create with the app, at most 50. */
             topics?: string[];
         };
-        /** @description A new app and the VAPID key that it begins with. */
+        /** @description A new app and its first VAPID key. */
         NewAppResponse: components["schemas"]["AppResponse"] & {
             /** @description First VAPID key of the app. */
             vapid_key: components["schemas"]["VapidKeyResponse"];
         };
-        /** @description A consent that was given. */
+        /** @description Consent to store. */
         NewConsent: {
             /**
              * Format: date-time
-             * @description Time of the consent, not in the future. By default now. For servers: a browser's consent has the time of its registration.
-             *     A time before the known one changes nothing.
+             * @description Time of the consent, not in the future. By default now. Only from servers: a browser's consent has the time of its
+             *     registration. A time before the stored one changes nothing.
              */
             at?: string | null;
-            /** @description Place of the consent, such as the page or the text of the question. A browser's is stored if none is known. */
+            /** @description Source of the consent, such as the page or the text of the question. A browser's value is stored only if none is stored. */
             source?: string | null;
         };
-        /** @description A role to give, and where. */
+        /** @description Role for one app or for all. */
         NewGrant: {
-            /** @description On this app: its id or slug. Left out: on all of them, and on the server itself. */
+            /** @description Id or slug of the app. Absent: all apps, and the server itself. */
             app?: string | null;
-            /** @description Role of the teammate there. */
+            /** @description Role of the teammate. */
             role: components["schemas"]["Role"];
         };
         /** @description Key to create. */
         NewIdentityKey: {
             /** @description Algorithm of signatures. By default `HS256`. */
             algorithm?: components["schemas"]["Algorithm"];
-            /** @description Text that your backend signs. By default `jwt`. `hmac` only with `HS256`. A key proves nothing in the other form. */
+            /** @description Form of the proof. By default `jwt`. `hmac` requires `HS256`. A key is valid for one form only. */
             form?: components["schemas"]["ProofForm"];
-            /** @description Name of the key for people, 1 to 200 characters. */
+            /** @description Display name of the key, 1 to 200 characters. */
             name: string;
-            /** @description For `ES256`: the public key, as PEM text or as a JWK. */
+            /** @description For `ES256`: the public key, as PEM text or JWK. */
             public_key?: {
                 [key: string]: unknown;
             } | null;
-            /** @description For `HS256`: a secret that your backend has already, of another server: 32 to 255 octets of ASCII. By default one is made. */
+            /** @description For `HS256`: an existing secret of your backend, 32 to 255 bytes of ASCII. By default one is generated. */
             secret?: string | null;
         };
-        /** @description A passkey that an authenticator has made. */
+        /** @description A passkey that an authenticator has created. */
         NewPasskey: {
-            /** @description Result of `navigator.credentials.create()`, in the form of its `toJSON()`. */
+            /** @description Result of `navigator.credentials.create()`, as its `toJSON()` returns it. */
             credential: {
                 [key: string]: unknown;
             };
@@ -6186,7 +6219,7 @@ export interface components {
         };
         /** @description A subscription to register or refresh. */
         NewSubscription: {
-            /** @description All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it. */
+            /** @description All attributes: strings, numbers and booleans, at most 2,048 bytes of JSON. From a browser only if the app allows it. */
             attributes?: {
                 [key: string]: unknown;
             } | null;
@@ -6197,104 +6230,107 @@ export interface components {
             replaces?: components["schemas"]["Replaced"] | null;
             /** @description Value of `PushSubscription.toJSON()`. */
             subscription: components["schemas"]["PushSubscription"];
-            /** @description All tags, at most 50 of at most 64 characters. From a browser only if the app lets it. */
+            /** @description All tags, at most 50 of at most 64 characters. From a browser only if the app allows it. */
             tags?: string[] | null;
-            /** @description An IANA time zone. Also read: an offset such as `+03:00`, as `Etc/GMT-3`. */
+            /** @description IANA time zone. Offsets such as `+03:00` are also accepted, and stored as `Etc/GMT-3`. */
             timezone?: string | null;
-            /** @description All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are. */
+            /** @description All topics, at most 50. A browser can join and leave only existing open topics; its other topics stay. */
             topics?: string[] | null;
-            /** @description User in the site's own naming. Null: no user. Absent: unchanged. From a browser, a user requires a `user_token`. */
+            /** @description User id, chosen by the site. Null: no user. Absent: unchanged. From a browser, a user requires a `user_token`. */
             user_id?: string | null;
-            /** @description The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id. */
+            /** @description Proof by the site's backend that the browser belongs to `user_id`: a JWT, or the HMAC-SHA-256 of the user id. */
             user_token?: string | null;
             vapid_key_id?: components["schemas"]["VapidKeyId"] | null;
         };
-        /** @description A key to generate, or, with `private_key`, to import. */
+        /** @description VAPID key to generate or, with `private_key`, to import. */
         NewVapidKey: {
-            /** @description A private key to import: PEM, a JWK as text, base64 or hex of its 32 octets, or base64 of DER. */
+            /** @description Private key to import: PEM, a JWK as text, base64 or hex of its 32 bytes, or base64 of DER. */
             private_key?: string | null;
-            /** @description Public key in base64, to verify that both match. */
+            /** @description Public key in base64, to verify that it matches the private key. */
             public_key?: string | null;
-            /** @description Use of the key. By default `active`. A generated key is always active. */
+            /** @description State of the new key. By default `active`. A generated key is always active. */
             state?: components["schemas"]["VapidKeyRole"];
-            /** @description Contact for push services, `mailto:` or `https:`; by default that of the active key. */
+            /** @description Contact for push services, `mailto:` or `https:`. By default that of the active key. */
             subject?: string | null;
         };
         /** @description Webhook to create. */
         NewWebhook: {
-            /** @description Events that it receives. */
+            /** @description Types of events to send. */
             events: components["schemas"]["EventType"][];
             /**
              * Format: int32
-             * @description Maximum events of a request, 1 to 500. By default 100.
+             * @description Maximum events in one request, 1 to 500. By default 100.
              */
             max_events?: number | null;
-            /** @description Name for people, 1 to 200 characters. */
+            /** @description Display name, 1 to 200 characters. */
             name: string;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
-            /**
-             * @description Secret that its receiver already uses, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is
-             *     generated.
-             */
+            /** @description Existing secret of the receiver: `whsec_` and base64 of 24 to 64 bytes. By default one is generated. */
             secret?: string | null;
-            /** @description URL of its receiver: `https://`, at a public address. */
+            /** @description URL of the receiver: `https://`, with a public address. */
             url: string;
         };
-        /** @description A notification in our own spelling; [`bellwire_webpush::payload`] turns it into declarative web push JSON. */
+        /** @description A notification in the API's form. [`bellwire_webpush::payload`] converts it to declarative web push JSON. */
         Notification: {
-            /** @description Buttons, up to four. */
+            /** @description Buttons, at most four. */
             actions?: components["schemas"]["NotificationAction"][];
             /**
              * Format: int32
-             * @description Number to show on the installed app's icon; 0 removes it.
+             * @description Number on the installed app's icon; 0 removes it.
              */
             app_badge?: number | null;
             /** @description URL of a monochrome picture for a status bar. */
             badge?: string | null;
-            /** @description Text below it, up to 2,000 characters. */
+            /** @description Text below the title, at most 2,000 characters. */
             body?: string | null;
-            /** @description Anything the page wants back on a click. The member `bellwire` is ours. */
+            /** @description Data that the page gets with a click. The member `bellwire` is reserved. */
             data?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Whether `data` may be left out where a gateway finds the notification too large. */
+            /** @description Whether `data` may be omitted if the push service refuses the notification as too large. */
             data_optional?: boolean;
             dir?: components["schemas"]["Direction"] | null;
-            /** @description URL of a small picture beside the text. */
+            /** @description URL of a small picture next to the text. */
             icon?: string | null;
             /** @description URL of a large picture. */
             image?: string | null;
             /** @description Language of the text, a BCP 47 tag. */
             lang?: string | null;
-            /** @description Alerts the person again when the notification replaces another with its `tag`. Without `tag` it has no effect. */
+            /**
+             * @description Whether the person is alerted again when the notification replaces another with the same `tag`. Without `tag` it has no
+             *     effect.
+             */
             renotify?: boolean;
-            /** @description Stays until the person reacts. */
+            /** @description Whether the notification stays until the person reacts. */
             require_interaction?: boolean;
-            /** @description Neither sound nor vibration. */
+            /** @description Whether sound and vibration are off. */
             silent?: boolean;
-            /** @description A notification replaces one shown earlier under the same tag. Up to 200 characters. */
+            /** @description Tag, at most 200 characters. A notification replaces an earlier one with the same tag. */
             tag?: string | null;
             /**
              * Format: int64
-             * @description Time that the notification is about, in milliseconds since 1970. By default the time at which it is shown.
+             * @description Time of the notification's subject, in milliseconds since 1970. By default the time of display.
              */
             timestamp?: number | null;
             /** @description First line, 1 to 200 characters. */
             title: string;
-            /** @description Target of a click: `https:`, or a path on the site, which is the first of the app's origins. By default the site's root. */
+            /** @description URL opened by a click: `https:`, or a path on the app's first origin. By default that origin's root. */
             url?: string | null;
-            /** @description Milliseconds of vibration and pause in turn: up to 100 numbers, each at most 10,000. Without effect if `silent`. */
+            /**
+             * @description Vibration pattern: milliseconds of vibration and pause alternately, up to 100 numbers, each at most 10,000. Without
+             *     effect if `silent`.
+             */
             vibrate?: number[];
         };
         /** @description A button of a notification. */
         NotificationAction: {
-            /** @description Name, reported with a click. Unique within the notification. */
+            /** @description Name that is reported with a click, unique within the notification. */
             action: string;
-            /** @description URL of a small picture beside the text. */
+            /** @description URL of a small picture next to the text. */
             icon?: string | null;
             /** @description Text of the button. */
             title: string;
-            /** @description Target of a click. By default that of the notification. */
+            /** @description URL opened by a click. By default that of the notification. */
             url?: string | null;
         };
         /** @description Topic that pages offer in the preferences. */
@@ -6307,36 +6343,39 @@ export interface components {
             texts: {
                 [key: string]: components["schemas"]["TopicText"];
             };
-            /** @description Name of the topic for people. */
+            /** @description Display name of the topic. */
             title: string;
         };
-        /** @description Signing in at an OpenID provider. */
+        /** @description Sign-in with an OpenID provider. */
         OidcMethod: {
-            /** @description Name of the provider for people. */
+            /** @description Display name of the provider. */
             label: string;
-            /** @description Path on this server for the browser: a navigation, not a request of a script. */
+            /** @description Path on this server to which the browser navigates. Not for requests from scripts. */
             path: string;
         };
-        /** @description Time in which no request gets through. */
+        /** @description Outage of the push service: no request succeeds. */
         Outage: {
             /**
              * Format: double
-             * @description Start, in seconds from the beginning.
+             * @description Start, in seconds from the beginning of the simulation.
              */
             from_s: number;
             /**
              * Format: double
-             * @description End. Null: never.
+             * @description End, in seconds from the beginning of the simulation. Null: never.
              */
             until_s?: number | null;
         };
-        /** @description Something that was left out of a browser's request, while the rest of it holds. */
+        /** @description A value that was omitted from a browser's request, while the other values were stored. */
         PartialWarning: {
-            /** @description `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`. */
+            /**
+             * @description Reason: `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or
+             *     `attributes_of_browsers`.
+             */
             code: string;
-            /** @description Why, and what would allow it. */
+            /** @description Reason in words, and how to allow the value. */
             detail: string;
-            /** @description Place in the body (RFC 6901). */
+            /** @description RFC 6901 pointer into the body. */
             pointer: string;
         };
         /** @description Changes of a passkey. */
@@ -6344,15 +6383,15 @@ export interface components {
             /** @description Name, 1 to 64 characters. */
             name: string;
         };
-        /** @description Request for an authenticator. */
+        /** @description Request to an authenticator to create a passkey. */
         PasskeyCreation: {
             /**
              * Format: date-time
-             * @description Expiry. It may be answered once.
+             * @description Expiry of the request. It can be answered once.
              */
             expires_at: string;
             /**
-             * @description Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`, whose result is `publicKey` of
+             * @description Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`. Pass its result as `publicKey` to
              *     `navigator.credentials.create()`.
              */
             options: {
@@ -6360,15 +6399,15 @@ export interface components {
             };
         };
         PasskeyId: string;
-        /** @description Challenge for a passkey before its owner is signed in. */
+        /** @description Challenge for a passkey, before its owner is signed in. */
         PasskeyRequest: {
             /**
              * Format: date-time
-             * @description Expiry. It may be answered once.
+             * @description Expiry of the challenge. It can be answered once.
              */
             expires_at: string;
             /**
-             * @description Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`, whose result is `publicKey` of
+             * @description Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`. Pass its result as `publicKey` to
              *     `navigator.credentials.get()`.
              */
             options: {
@@ -6379,7 +6418,7 @@ export interface components {
         PasskeyResponse: {
             /**
              * Format: date-time
-             * @description Time of its addition.
+             * @description Time at which the passkey was added.
              */
             created_at: string;
             /** @description Id of the passkey. */
@@ -6389,25 +6428,25 @@ export interface components {
              * @description Time of the last sign-in with it. Null: never.
              */
             last_used_at?: string | null;
-            /** @description Name, for its owner. */
+            /** @description Display name of the passkey. */
             name: string;
             /** @description Transports of its authenticator: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`. */
             transports: string[];
         };
         /** @description A page of a list. */
         PasskeyResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["PasskeyResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Number of removed passkeys. */
@@ -6420,81 +6459,81 @@ export interface components {
         };
         /** @description Password to set. */
         PasswordChange: {
-            /** @description The one before. May be missing if there is none and you signed in within the last 15 minutes. */
+            /** @description Current password. Optional if there is none and you signed in within the last 15 minutes. */
             current_password?: string | null;
-            /** @description At least 12 characters, at most 512 octets, and not your address. */
+            /** @description New password: 12 characters to 512 bytes, and not your e-mail address. */
             new_password: string;
         };
         /**
-         * @description Rule for recipients whose time has passed when a campaign is started.
+         * @description What recipients get whose local time is already past when a campaign is started.
          * @enum {string}
          */
         PastZones: "tomorrow" | "skip";
-        /** @description Schema of [`Payload`], whose JSON is written by hand. */
+        /** @description Schema of [`Payload`], whose JSON is parsed by hand. */
         Payload: string | {
-            /** @description In any of base64's four spellings. */
+            /** @description Base64 or base64url, with or without padding. */
             base64: string;
         } | {
             [key: string]: unknown;
         };
-        /** @description A period: seconds, or a duration such as `1m30s`. */
+        /** @description Period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
-        /** @description Something that was sent to a person, or is to be. */
+        /** @description A sent or waiting delivery to the person. */
         PersonDelivery: components["schemas"]["FoundDelivery"] & {
-            /** @description Reports of its browser. */
+            /** @description Receipts from the browser. */
             receipts: components["schemas"]["ReceiptResponse"][];
-            /** @description Content of the message, while it is stored: until some minutes after its last delivery has ended. */
+            /** @description Content of the message, until some minutes after its last delivery has ended. */
             said: components["schemas"]["MessageContentResponse"];
         };
-        /** @description All that is kept of a person. */
+        /** @description All stored data of a person. */
         PersonExport: components["schemas"]["PersonHead"] & {
-            /** @description Always true, and always last: without it the export broke off. */
+            /** @description Always `true` and the last member. If it is missing, the export was interrupted. */
             complete: boolean;
-            /** @description Deliveries to these during their use by the person, as long as history is kept. */
+            /** @description Deliveries to these subscriptions while the person used them, as long as history is kept. */
             deliveries: components["schemas"]["PersonDelivery"][];
             /** @description Subscriptions, newest first, ended ones included. */
             subscriptions: components["schemas"]["PersonSubscription"][];
         };
-        /** @description Messages that count together towards frequency caps. */
+        /** @description Messages counted by one frequency cap. */
         PersonFrequency: {
-            /** @description Start times of sending, the newest first. */
+            /** @description Times at which sending started, the newest first. */
             sent_at: string[];
-            /** @description Tiers of the counts. */
+            /** @description Tiers of the cap. */
             tiers: components["schemas"]["Tier"][];
         };
         /** @description Engagement of a person with notifications. */
         PersonHabits: {
             /**
              * Format: date-time
-             * @description The last click; null: none.
+             * @description Time of the last click. Null: none.
              */
             clicked_at?: string | null;
-            /** @description Clicks by the hour of the day where they are, from midnight on. */
+            /** @description Number of clicks by hour of the person's day, from midnight. */
             clicks_by_hour: number[];
             /**
              * Format: date-time
              * @description Time of the last receipt.
              */
             noted_at: string;
-            /** @description The last messages, the newest first. */
+            /** @description Ids of the last messages, the newest first. */
             recent_messages: components["schemas"]["MessageId"][];
             /**
              * Format: int32
-             * @description Messages that were displayed since, at most 1,000.
+             * @description Messages displayed since the last click, at most 1,000.
              */
             unclicked: number;
             /**
              * Format: date-time
-             * @description Time of the first display among these. Null: none.
+             * @description Time of the first display since the last click. Null: none.
              */
             unclicked_from?: string | null;
             /**
              * Format: date-time
-             * @description Time of the last one.
+             * @description Time of the last display since the last click. Null: none.
              */
             unclicked_to?: string | null;
         };
-        /** @description Stored data of a person as a whole. */
+        /** @description Stored data about the person, apart from subscriptions and deliveries. */
         PersonHead: {
             /** @description App of the user. */
             app: string;
@@ -6509,9 +6548,9 @@ export interface components {
             /** @description User of the export. */
             user_id: string;
         };
-        /** @description A subscription, as its person is told of it. */
+        /** @description A subscription in the export of a person. */
         PersonSubscription: components["schemas"]["SubscriptionResponse"] & {
-            /** @description Origin of its endpoint. The rest of it, and its keys, are secrets that would allow sending to it. */
+            /** @description Origin of its endpoint. The full endpoint and the keys are secret, because they would allow sending to the browser. */
             endpoint_origin: string;
         };
         /**
@@ -6519,7 +6558,7 @@ export interface components {
          * @enum {string}
          */
         Phase: "immediate" | "pre_backoff" | "backoff" | "post_backoff";
-        /** @description Phases of retries as Amazon SNS has them, or a preset of them. */
+        /** @description Policy in the form of Amazon SNS: phases of retries, or a preset. */
         PhasedPolicy: {
             /**
              * Format: int32
@@ -6533,39 +6572,39 @@ export interface components {
             circuitFailureThreshold?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: fewest attempts that make a share.
+             * @description Tiers only: minimum number of attempts to compute that share.
              */
             circuitMinAttempts?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+             * @description Tiers only: longest opening of the circuit breaker, in milliseconds.
              */
             circuitOpenMaxMs?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: first time that the circuit breaker stays open, in milliseconds.
+             * @description Tiers only: duration of the circuit breaker's first opening, in milliseconds.
              */
             circuitOpenMs?: number | null;
             /** @description Topics only: ignores the policies of subscriptions. */
             disableSubscriptionOverrides?: boolean | null;
-            /** @description Deprecated; has no effect. */
+            /** @description Deprecated, without effect. */
             guaranteed?: boolean | null;
             healthyRetryPolicy?: components["schemas"]["HealthyRetryPolicy"] | null;
             preset?: components["schemas"]["Preset"] | null;
             requestPolicy?: components["schemas"]["RequestPolicy"] | null;
             /**
              * Format: int32
-             * @description Tiers only: seconds for which a retry may be made.
+             * @description Tiers only: validity of a retry token in seconds. A later retry reads its state again.
              */
             retryTokenTtlSec?: number | null;
-            /** @description Deprecated; has no effect. */
+            /** @description Deprecated, without effect. */
             sicklyRetryPolicy?: {
                 [key: string]: unknown;
             } | null;
             throttlePolicy?: components["schemas"]["ThrottlePolicy"] | null;
         };
         /**
-         * @description Place of a policy.
+         * @description Level of a policy.
          * @enum {string}
          */
         PolicyLevel: "message" | "subscription" | "topic" | "tier";
@@ -6573,37 +6612,34 @@ export interface components {
         PolicyOverview: {
             /**
              * Format: int32
-             * @description Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
+             * @description Maximum `retries` of a policy in QStash's form, and the default if a policy has none. It is a setting of the app.
              */
             max_retries: number;
-            /** @description Names that a policy's `preset` may give. */
+            /** @description Allowed values of `preset` in a policy. */
             presets: string[];
             /** @description Policies of all tiers. */
             tiers: components["schemas"]["PolicyResponse"][];
         };
-        /**
-         * @description Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
-         *     before.
-         */
+        /** @description Counts of receipts by the time of the receipt. A notification that is clicked in this period may have been sent before. */
         PolicyPeriod: {
             /**
              * Format: int64
-             * @description Pushes that the push service took.
+             * @description Pushes accepted by the push service.
              */
             accepted: number;
             /**
              * Format: double
-             * @description `clicked` of `displayed`; null: none was displayed, as far as is known.
+             * @description `clicked` divided by `displayed`. Null: no display is known.
              */
             click_share?: number | null;
             /**
              * Format: int64
-             * @description Number of clicked notifications.
+             * @description Clicked notifications; each counts once.
              */
             clicked: number;
             /**
              * Format: double
-             * @description `closed` of `displayed`; null: not known.
+             * @description `closed` divided by `displayed`. Null: unknown.
              */
             close_share?: number | null;
             /**
@@ -6618,85 +6654,85 @@ export interface components {
             display_share?: number | null;
             /**
              * Format: int64
-             * @description First reports of each kind.
+             * @description Displayed notifications; each counts once.
              */
             displayed: number;
             /**
              * Format: int64
-             * @description Notifications that were displayed and neither clicked nor closed; null: not known.
+             * @description Notifications displayed and neither clicked nor closed. Null: unknown.
              */
             ignored?: number | null;
             /**
              * Format: double
-             * @description `ignored` of `displayed`; null: not known.
+             * @description `ignored` divided by `displayed`. Null: unknown.
              */
             ignored_share?: number | null;
             /**
              * Format: int64
-             * @description Those of them that a receipt was asked for: all that can be reported on.
+             * @description Accepted pushes that request receipts. Only these can be reported.
              */
             receipts_asked: number;
         };
-        /** @description A policy that can be named instead of written. */
+        /** @description A predefined policy that other policies refer to by name. */
         PolicyPreset: {
             /** @description Name of the preset. */
             name: string;
-            /** @description Form in which a policy names it. */
+            /** @description Policy that consists of this reference. */
             policy: components["schemas"]["DeliveryPolicy"];
             /** @description Timetable of its retries. */
             timetable: components["schemas"]["Timetable"];
         };
         /** @description A page of a list. */
         PolicyPresetPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["PolicyPreset"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description Delivery whose timetable is requested. */
+        /** @description Hypothetical delivery whose retry timetable is requested. */
         PolicyPreviewRequest: {
             place?: components["schemas"]["PolicyLevel"] | null;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
             tier?: components["schemas"]["TierRef"] | null;
-            /** @description The topic that the message would be addressed to. */
+            /** @description Topic of the message. */
             topic?: string | null;
         };
-        /** @description Policy in force, and its timetable. */
+        /** @description Combined policy and its retry timetable. */
         PolicyPreviewResponse: {
-            /** @description The policy in force, defaults filled in. Its members may stem from several places and forms. */
+            /** @description Combined policy, including defaults. Its members may come from several levels and forms. */
             policy: components["schemas"]["DeliveryPolicy"];
-            /** @description Place that set each member. */
+            /** @description Level that set each member. */
             set_by: components["schemas"]["PolicySources"];
-            /** @description The tier that it is about. */
+            /** @description Tier of the message. */
             tier: components["schemas"]["Tier"];
-            /** @description The retries, as they follow on failures. */
+            /** @description Times of the retries after failures. */
             timetable: components["schemas"]["Timetable"];
             /**
              * Format: int32
-             * @description The tier's time to live in seconds, which bounds the timetables. A message may have another one.
+             * @description Time to live in seconds of the tier, which limits the timetables. A message may have another one.
              */
             ttl_s: number;
             /** @description Warnings about the policies. */
             warnings?: components["schemas"]["FieldError"][];
             when_throttled?: components["schemas"]["Timetable"] | null;
         };
-        /** @description Policy set at one place. */
+        /** @description Policy set at one level: a tier, topic or subscription. */
         PolicyResponse: {
             backlog?: components["schemas"]["SubscriptionBacklog"] | null;
             in_force?: components["schemas"]["DeliveryPolicy"] | null;
             /** @description Name of the tier or topic, or id of the subscription. */
             name: string;
-            /** @description Kind of the place. */
+            /** @description Level of the policy. */
             place: components["schemas"]["PolicyLevel"];
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             /** @description Warnings about the policy. */
@@ -6704,38 +6740,38 @@ export interface components {
         };
         /** @description A page of a list. */
         PolicyResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["PolicyResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
+        /** @description Level that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
         PolicySources: {
-            /** @description Place of the label of raw payloads. */
+            /** @description Level that set the content type of raw payloads. */
             request: string;
-            /** @description Place of the timetable of retries. */
+            /** @description Level that set the retries. */
             retry: string;
-            /** @description Place of the rate limit of one subscription. */
+            /** @description Level that set the rate limit of one subscription. */
             throttle: string;
         };
         /**
-         * @description Fixed policies that can be named instead of written, exempt from the bounds of written ones.
+         * @description Fixed policies by name, exempt from the bounds of other policies.
          * @enum {string}
          */
         Preset: "sns-aws-managed" | "sns-customer-managed";
         /** @description Response to a refused request, as `application/problem+json`. */
         Problem: {
             /**
-             * @description Names this kind of problem for programs; never changes.
+             * @description Stable code of this kind of problem, for programs.
              * @example app_listeners_full
              * @example belongs_to_user
              * @example body_too_large
@@ -6830,22 +6866,22 @@ export interface components {
              * @example webhook_disabled
              */
             code: string;
-            /** @description Description of this occurrence, for people. */
+            /** @description Description of this occurrence, as text to display. */
             detail: string;
-            /** @description Each thing that is wrong with the request. */
+            /** @description All faults of the request. */
             errors?: components["schemas"]["FieldError"][];
             /** @description Path of the request. */
             instance?: string | null;
-            /** @description `X-Request-Id` of the request, which is in the log, too. */
+            /** @description `X-Request-Id` of the request, which the log contains, too. */
             request_id?: string | null;
             /**
              * Format: int32
-             * @description Status of HTTP.
+             * @description HTTP status.
              */
             status: number;
             /** @description Summary of this kind of problem. */
             title: string;
-            /** @description Page of this kind of problem: `/docs/problems/` and the code. */
+            /** @description Path of the page about this kind of problem: `/docs/problems/` and the code. */
             type: string;
         };
         /**
@@ -6853,7 +6889,10 @@ export interface components {
          * @enum {string}
          */
         PromptLayout: "card" | "bar" | "dialog";
-        /** @description Settings of `<bellwire-prompt>`, which asks visitors before the browser does. It appears once all conditions hold. */
+        /**
+         * @description Settings of `<bellwire-prompt>`, which asks visitors before the browser's own prompt. It appears when all conditions are
+         *     met.
+         */
         PromptSettings: {
             /**
              * @description Whether the prompt appears by itself.
@@ -6861,7 +6900,7 @@ export interface components {
              */
             enabled: boolean;
             /**
-             * @description Event that the page has to report by `suggest()`, at most 64 characters. Null: no event is needed.
+             * @description Name of an event that the page must report with `suggest()`, at most 64 characters. Null: no event is needed.
              * @default null
              */
             event: string | null;
@@ -6872,19 +6911,19 @@ export interface components {
             layout: components["schemas"]["PromptLayout"];
             /**
              * Format: int64
-             * @description Days without the prompt after a no, 1 to 3,650.
+             * @description Days without the prompt after the visitor declined, 1 to 3,650.
              * @default 90
              */
             no_days: number;
             /**
              * Format: int64
-             * @description Days without the prompt after "not now", 1 to 365.
+             * @description Days without the prompt after the visitor chose "not now", 1 to 365.
              * @default 7
              */
             not_now_days: number;
             /**
              * Format: int64
-             * @description Minimum part of the page that was scrolled into view, in percent.
+             * @description Minimum scroll depth of the page, in percent.
              * @default 0
              */
             scroll_percent: number;
@@ -6896,12 +6935,13 @@ export interface components {
             seconds: number;
             /**
              * Format: int64
-             * @description Share of browsers that are asked, in percent. A browser always has the same answer.
+             * @description Percentage of browsers that are asked. The choice of a browser is stable.
              * @default 100
              */
             share_percent: number;
             /**
-             * @description Texts that replace built-in ones, by language tag and name: at most 40 languages, 300 characters a text, 20,000 in total.
+             * @description Texts that replace built-in ones, by language tag and text name: at most 40 languages, 300 characters per text, 20,000
+             *     characters in total.
              * @default {}
              */
             texts: {
@@ -6910,39 +6950,39 @@ export interface components {
                 };
             };
             /**
-             * @description Topics that a yes subscribes to.
+             * @description Topics to which an accepted prompt subscribes.
              * @default []
              */
             topics: string[];
             /**
              * Format: int64
-             * @description Minimum number of visits, 1 to 100. A visit ends after half an hour without a page.
+             * @description Minimum number of visits, 1 to 100. A visit ends after 30 minutes without a page view.
              * @default 1
              */
             visits: number;
         };
         /**
-         * @description Use of a key by the backend: never both.
+         * @description Kind of proof that a key is for. A key is never used for both.
          * @enum {string}
          */
         ProofForm: "jwt" | "hmac";
-        /** @description Keys of a `PushSubscription`, each in any of base64's four spellings. */
+        /** @description Keys of a `PushSubscription`, in base64 or base64url, with or without padding. */
         PushKeys: {
-            /** @description The authentication secret, 16 octets. */
+            /** @description Authentication secret of 16 bytes. */
             auth: string;
             /** @description The browser's public key: an uncompressed point on P-256. */
             p256dh: string;
         };
         /** @description Value of `PushSubscription.toJSON()`. Unknown members are ignored, because browsers add some. */
         PushSubscription: {
-            /** @description The push resource's URL. */
+            /** @description URL of the push resource. */
             endpoint: string;
             /**
              * Format: double
              * @description Expiry at the push service, in milliseconds since 1970.
              */
             expirationTime?: number | null;
-            /** @description Keys for sealing payloads. */
+            /** @description Keys for encrypting payloads. */
             keys: components["schemas"]["PushKeys"];
         };
         /** @description Quantiles of a time in seconds. */
@@ -6972,29 +7012,29 @@ export interface components {
         QueueResponse: {
             /**
              * Format: double
-             * @description For how long the oldest of them has been due, in seconds.
+             * @description Time since the oldest waiting delivery became due, in seconds. Null: none waits.
              */
             oldest_waiting_s?: number | null;
             /**
              * Format: int64
-             * @description Deliveries that are due and were not sent yet, without those that still have to be fanned out.
+             * @description Deliveries that are due and not sent. Deliveries before fan-out are not counted.
              */
             waiting: number;
-            /** @description Whether there may be more of them than were counted. */
+            /** @description Whether counting stopped early, so that more may wait. */
             waiting_or_more: boolean;
         };
-        /** @description Report about a delivery. */
+        /** @description Receipt of a delivery. */
         ReceiptInput: {
             /** @description Clicked button, at most 200 characters. */
             action?: string | null;
             /**
              * Format: int32
-             * @description Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
+             * @description Seconds between the event and this request. By default 0. The event is never dated before the message's acceptance.
              */
             age?: number | null;
             /** @description Kind of the report. */
             kind: components["schemas"]["ReceiptKind"];
-            /** @description `bellwire.receipt` of the push. */
+            /** @description Token of the receipt: `bellwire.receipt` in the push. */
             receipt: string;
         };
         /**
@@ -7002,25 +7042,25 @@ export interface components {
          * @enum {string}
          */
         ReceiptKind: "displayed" | "clicked" | "closed";
-        /** @description One report, or up to 100: for the description of the API. The handler looks at the first character. */
+        /** @description One receipt, or up to 100. Only for the OpenAPI description: the handler distinguishes them by the first character. */
         ReceiptReports: components["schemas"]["ReceiptInput"] | components["schemas"]["ReceiptInput"][];
-        /** @description Report of a browser. */
+        /** @description Receipt from a browser. */
         ReceiptResponse: {
-            /** @description The button that was clicked, if it was one. */
+            /** @description Name of the clicked button. Null: the notification itself, or no click. */
             action?: string | null;
             /**
              * Format: date-time
-             * @description Time of the report.
+             * @description Time at which the receipt arrived.
              */
             at: string;
             /** @description Kind of the report. */
             kind: components["schemas"]["ReceiptKind"];
         };
-        /** @description Result of several reports. */
+        /** @description Result of several receipts. */
         ReceiptsAccepted: {
-            /** @description Not understood, or without a token of ours. */
+            /** @description Receipts that cannot be parsed or have an invalid token. */
             refused: number;
-            /** @description Taken, also those that were known already. */
+            /** @description Accepted receipts, repeats included. */
             taken: number;
         };
         /**
@@ -7028,18 +7068,21 @@ export interface components {
          *     or `all`.
          */
         Recipients: {
-            /** @description All subscribers, if `true`. */
+            /** @description Whether all subscribers of the app are recipients. */
             all?: boolean | null;
             /**
-             * @description Segment that narrows these, or all, recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`.
-             *     Membership is decided at the fan-out.
+             * @description Segment that narrows the recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`. Membership
+             *     is evaluated during fan-out.
              */
             segment?: string | null;
-            /** @description These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once. */
+            /**
+             * @description Subscription ids, at most 1,000. The id of a replaced subscription stands for its successor, which gets the message
+             *     once.
+             */
             subscriptions?: components["schemas"]["SubscriptionId"][] | null;
-            /** @description Everyone in this topic. */
+            /** @description Topic whose subscribers are recipients. */
             topic?: string | null;
-            /** @description Every subscription of these users, at most 1,000. */
+            /** @description User ids, at most 1,000. All active subscriptions of the users are recipients. */
             users?: string[] | null;
         };
         /** @description Load on the gateway after an outage. */
@@ -7051,7 +7094,7 @@ export interface components {
             at_s: number;
             /**
              * Format: int64
-             * @description POSTs of the following minute that were not accepted.
+             * @description POSTs in the following minute that were not accepted.
              */
             in_vain: number;
             /**
@@ -7062,27 +7105,27 @@ export interface components {
             /** @description POSTs in each of the following 10 seconds. */
             posts_per_s: number[];
         };
-        /** @description The reliability metrics of some lanes and tiers. */
+        /** @description Reliability metrics of a group of lanes and tiers. */
         ReliabilityFigures: {
-            /** @description Accepted deliveries by how many POSTs it took. */
+            /** @description Accepted deliveries by the number of POSTs. */
             attempts_to_success: components["schemas"]["Class"][];
-            /** @description Accepted deliveries by how many seconds after their message was accepted. */
+            /** @description Accepted deliveries by the seconds since the acceptance of their message. */
             delay_seconds: components["schemas"]["Class"][];
             /**
              * Format: int64
-             * @description Queue rows that were changed or restored by hand: never sent.
+             * @description Queue rows that were changed or restored outside Bellwire. They are never sent.
              */
             retry_token_failures: number;
             /**
              * Format: int64
-             * @description Retries that came so late that their state was read again.
+             * @description Retries that were so late that their state was read again from the database.
              */
             retry_tokens_late: number;
-            /** @description Queue rows by how many seconds later than scheduled they were claimed. */
+            /** @description Queue rows by the seconds between their due time and the claim. */
             schedule_lag_seconds: components["schemas"]["Class"][];
             /**
              * Format: int64
-             * @description Deliveries accepted later than the tier's `sla_seconds`, dead or expired.
+             * @description Deliveries accepted later than the tier's `sla_seconds`, and dead or expired ones.
              */
             sla_missed: number;
             /** @description The five reliability metrics with target and state. */
@@ -7090,14 +7133,14 @@ export interface components {
         };
         /** @description The reliability metrics of an hour. */
         ReliabilityResponse: {
-            /** @description All of it together. */
+            /** @description Metrics of all tiers and lanes together. */
             all: components["schemas"]["ReliabilityFigures"];
             /**
              * Format: date-time
-             * @description Start of the time.
+             * @description Start of the hour.
              */
             from: string;
-            /** @description By lane: those in the worst state first, a hundred at most. */
+            /** @description Metrics by lane, at most 100. Lanes in the worst state come first. */
             lanes: components["schemas"]["LaneReliability"][];
             /** @description Metrics by tier. */
             tiers: {
@@ -7105,32 +7148,32 @@ export interface components {
             };
             /**
              * Format: date-time
-             * @description End of the time.
+             * @description End of the hour.
              */
             until: string;
         };
-        /** @description A subscription to be replaced. */
+        /** @description Subscription to replace. */
         Replaced: {
             /** @description Id of the subscription. */
             id: components["schemas"]["SubscriptionId"];
-            /** @description Token of the subscription. Servers need none. */
+            /** @description Token of the subscription. Required from browsers, not from servers. */
             token?: string | null;
         };
         /** @description Dead letters to replay. */
         ReplayRequest: {
             /**
              * Format: int64
-             * @description Maximum number, 1 to 100,000. By default 10,000. Those of the oldest messages come first, and repeating the request
-             *     continues with the others.
+             * @description Maximum number, 1 to 100,000. By default 10,000. Dead letters of the oldest messages come first. Repeat the request for
+             *     the others.
              */
             cap?: number | null;
-            /** @description Whether to count only. */
+            /** @description Whether to count only, without replaying. */
             dry_run?: boolean;
-            /** @description The open dead letters that fit all of it; `{}`: every open dead letter. */
+            /** @description Filter: open dead letters that match all its members. `{}`: every open dead letter. */
             filter: components["schemas"]["DeadLetterFilter"];
             /**
              * Format: int64
-             * @description Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
+             * @description Time to live in seconds from now, 0 to 2,419,200. By default the original time to live of the message.
              */
             ttl?: number | null;
         };
@@ -7139,70 +7182,70 @@ export interface components {
             /** @description Media type of the payload (RFC 9110 section 8.3.1). */
             headerContentType?: string | null;
         };
-        /** @description Pruned subscriptions to restore. */
+        /** @description Subscriptions to restore, by the time at which they were pruned (reported as gone). */
         RestoreRequest: {
-            /** @description Count them, and restore none. */
+            /** @description Whether to count only, without restoring. */
             dry_run?: boolean;
             /**
              * Format: int32
-             * @description Number of the lane; all lanes of the app by default.
+             * @description Number of the lane. By default all lanes of the app.
              */
             lane?: number | null;
             /**
              * Format: date-time
-             * @description Time of the first prune.
+             * @description Start of the period in which they were pruned.
              */
             since: string;
             /**
              * Format: date-time
-             * @description Time of the last prune; now by default.
+             * @description End of that period. By default now.
              */
             until?: string | null;
         };
         /** @description Result of a restore. */
         RestoreResponse: {
-            /** @description Whether they were only counted. */
+            /** @description Whether this was a dry run, which only counts. */
             dry_run: boolean;
-            /** @description Whether more subscriptions may match: repeat the request to restore them. */
+            /** @description Whether more subscriptions may match. Repeat the request to restore them. */
             more: boolean;
             /**
              * Format: int64
-             * @description Subscriptions that are active again; with `dry_run` those that would be.
+             * @description Restored subscriptions; with `dry_run`, those that would be restored.
              */
             restored: number;
         };
-        /** @description Retries `first` to `last`, counted from 1, each after the same delay. */
+        /** @description Retries from number `first` to `last` (from 1), each with the same delay. */
         RetrySpan: {
             /**
              * Format: double
-             * @description Seconds after the attempt before, without jitter.
+             * @description Seconds after the previous attempt, without jitter.
              */
             delay_s: number;
             /**
              * Format: double
-             * @description Seconds from the first failure to the last of them, before jitter.
+             * @description Seconds from the first failure to the last of these retries, without jitter.
              */
             elapsed_s: number;
             /**
              * Format: int32
-             * @description The first of them.
+             * @description Number of the first retry.
              */
             first: number;
             /**
              * Format: int32
-             * @description Last retry of the group.
+             * @description Number of the last retry.
              */
             last: number;
             /**
              * Format: double
-             * @description Longest delay with jitter.
+             * @description Longest possible delay with jitter, in seconds.
              */
             longest_s: number;
             /** @description Phase of these retries. */
             phase: components["schemas"]["Phase"];
             /**
              * Format: double
-             * @description The least that jitter makes of it.
+             * @description Shortest possible delay with jitter, in seconds.
              */
             shortest_s: number;
         };
@@ -7215,21 +7258,21 @@ export interface components {
         SampleCell: {
             /** @description Name of the column in the file. */
             column: string;
-            /** @description Member that it is read as; null: it is ignored. */
+            /** @description Field that the column maps to. Null: ignored. */
             field?: string | null;
-            /** @description Value, at most 100 characters. Null: empty, ignored, or a secret. */
+            /** @description Value, at most 100 characters. Null: empty, ignored or secret. */
             value?: string | null;
         };
         /** @description A row of a dry run. */
         SampleRow: {
-            /** @description Cells or members, including those of nested objects. */
+            /** @description Cells of the row, including members of nested objects. */
             cells: components["schemas"]["SampleCell"][];
             /**
              * Format: int64
-             * @description The line, from 1; of an array, the number of the element.
+             * @description Number of the line, or of the array element, from 1.
              */
             line: number;
-            /** @description `read`, `left_out` or `refused`. */
+            /** @description Result of the row: `read`, `left_out` (skipped) or `refused`. */
             outcome: string;
         };
         /**
@@ -7237,7 +7280,7 @@ export interface components {
          * @enum {string}
          */
         Scope: "send" | "read" | "subscribers" | "messages" | "policies" | "settings" | "keys" | "export" | "operator" | "metrics";
-        /** @description Number of retries, and an expression for the delay, as QStash has them. */
+        /** @description Policy in the form of QStash: a number of retries, and an expression for the delay. */
         ScriptedPolicy: {
             /**
              * Format: int32
@@ -7251,17 +7294,17 @@ export interface components {
             circuitFailureThreshold?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: fewest attempts that make a share.
+             * @description Tiers only: minimum number of attempts to compute that share.
              */
             circuitMinAttempts?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: longest time that the circuit breaker stays open, in milliseconds.
+             * @description Tiers only: longest opening of the circuit breaker, in milliseconds.
              */
             circuitOpenMaxMs?: number | null;
             /**
              * Format: int32
-             * @description Tiers only: first time that the circuit breaker stays open, in milliseconds.
+             * @description Tiers only: duration of the circuit breaker's first opening, in milliseconds.
              */
             circuitOpenMs?: number | null;
             /** @description Topics only: ignores the policies of subscriptions. */
@@ -7269,14 +7312,14 @@ export interface components {
             requestPolicy?: components["schemas"]["RequestPolicy"] | null;
             /**
              * Format: int32
-             * @description Maximum retries; the app's `max_retries` by default.
+             * @description Maximum retries. By default the app's `max_retries`.
              */
             retries?: number | null;
-            /** @description Delay in milliseconds: an expression over `retried`, such as `pow(2, retried) * 1000`. */
+            /** @description Delay in milliseconds, as an expression over `retried` such as `pow(2, retried) * 1000`. */
             retryDelay?: string | null;
             /**
              * Format: int32
-             * @description Tiers only: seconds for which a retry may be made.
+             * @description Tiers only: validity of a retry token in seconds. A later retry reads its state again.
              */
             retryTokenTtlSec?: number | null;
             throttlePolicy?: components["schemas"]["ThrottlePolicy"] | null;
@@ -7285,13 +7328,13 @@ export interface components {
         SecretRotation: {
             /**
              * Format: int64
-             * @description For how many hours the secret until now signs beside the new one, 0 to 168; 24 by default.
+             * @description Hours for which the previous secret also signs, 0 to 168. By default 24.
              */
             overlap_hours?: number | null;
         };
         /** @description Preview of a segment. */
         SegmentPreview: {
-            /** @description The expression, written out. */
+            /** @description The evaluated expression, with referenced segments expanded. */
             expression: string;
             /** @description Number of members now. */
             reach: components["schemas"]["AudienceReachResponse"];
@@ -7300,16 +7343,16 @@ export interface components {
         };
         /** @description Segment to preview. */
         SegmentPreviewRequest: {
-            /** @description Count instead of estimating. It may take 20 seconds; if they are not enough, the answer is an estimate all the same. */
+            /** @description Whether to count instead of estimating. If counting takes longer than 20 seconds, the response is an estimate. */
             exact?: boolean;
-            /** @description A segment's name, or an expression. */
+            /** @description Name of a segment, or an expression. */
             segment: string;
         };
         /** @description Definition of a segment. */
         SegmentRequest: {
-            /** @description Purpose, up to 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             description?: string | null;
-            /** @description Expression of its members, such as `plan = "pro" and last_seen < 30d`. */
+            /** @description Expression that selects its members, such as `plan = "pro" and last_seen < 30d`. */
             expression: string;
         };
         /** @description Stored segment. */
@@ -7326,25 +7369,25 @@ export interface components {
             created_at: string;
             /** @description Purpose, as written by its author. */
             description?: string | null;
-            /** @description Expression of its members, in normal form. */
+            /** @description Expression that selects its members, in normal form. */
             expression: string;
             /** @description Name of the segment. */
             name: string;
         };
         /** @description A page of a list. */
         SegmentResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["SegmentResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -7352,11 +7395,11 @@ export interface components {
          * @enum {string}
          */
         SendState: "scheduled" | "sending" | "paused" | "cancelled" | "done";
-        /** @description Deliveries, as they are counted and held: one-time codes apart from all others. */
+        /** @description Delivery counts. One-time codes (transactional) are counted and held separately. */
         SentDeliveries: {
             /**
              * Format: int64
-             * @description Promotional ones and those for engagement.
+             * @description Number of promotional and engagement deliveries.
              */
             other: number;
             /**
@@ -7374,33 +7417,33 @@ export interface components {
             at?: string | null;
             /** @description Code of the sentence, for programs. */
             code: components["schemas"]["ExplanationCode"];
-            /** @description The values that the text was made from. Members whose names end in `_s` are seconds, in `_ms` milliseconds. */
+            /** @description Values in the sentence. Members whose names end in `_s` are seconds, in `_ms` milliseconds. */
             facts: {
                 [key: string]: unknown;
             };
-            /** @description The same for people. */
+            /** @description Sentence, as text to display. */
             text: string;
         };
         SessionId: string;
         /** @description Session of the caller. */
         SessionListResponse: {
-            /** @description Address of the client that began it. */
+            /** @description Address of the client that signed in. */
             address?: string | null;
             /**
              * Format: date-time
              * @description Time of its start.
              */
             began_at: string;
-            /** @description Browser of its start, by `User-Agent`. */
+            /** @description Browser that signed in, from `User-Agent`. */
             browser?: string | null;
             /**
              * Format: date-time
-             * @description End in any case.
+             * @description Time at which the session ends at the latest.
              */
             expires_at: string;
             /** @description Id of the session. */
             id: components["schemas"]["SessionId"];
-            /** @description Whether it is the one that asks. */
+            /** @description Whether it is the session of this request. */
             is_this: boolean;
             /**
              * Format: date-time
@@ -7410,18 +7453,18 @@ export interface components {
         };
         /** @description A page of a list. */
         SessionListResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["SessionListResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Session of the caller, with its permissions. */
@@ -7432,16 +7475,16 @@ export interface components {
              * @description Time of its start.
              */
             began_at: string;
-            /** @description Address of the teammate. */
+            /** @description E-mail address of the teammate. */
             email?: string | null;
             /**
              * Format: date-time
-             * @description End in any case. Half an hour without a request ends it, too.
+             * @description Time at which the session ends at the latest. Without a request for 30 minutes it ends earlier.
              */
             expires_at: string;
             /** @description Id of the session. */
             id: components["schemas"]["SessionId"];
-            /** @description Whether they may invite teammates, change their roles and remove them. */
+            /** @description Whether the caller may invite teammates, change their roles and remove them. */
             may_change_team: boolean;
             /** @description Roles of the teammate. An operator's key is `admin` everywhere, except for the team. */
             roles: components["schemas"]["GrantResponse"][];
@@ -7456,29 +7499,29 @@ export interface components {
             ended: number;
         };
         /**
-         * @description Text that may be cut.
+         * @description Text that may be truncated.
          * @enum {string}
          */
         ShortenedText: "body";
         /**
-         * @description Proof of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider has sent the browser back; with
-         *     `passkey` if one was requested.
+         * @description Credentials of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider's redirect. With `passkey`
+         *     if one was requested.
          */
         SignIn: {
-            /** @description An operator's key, `bw_…`, as which the session acts while that is valid. */
+            /** @description Operator's key, `bw_…`. The session has its permissions and ends with it. */
             api_key?: string | null;
-            /** @description Address of the teammate. */
+            /** @description E-mail address of the teammate. */
             email?: string | null;
-            /** @description The token of a one-time link, `bwl_…`: what stands behind the `#`. */
+            /** @description Token of a one-time link, `bwl_…`: the part after the `#`. */
             link?: string | null;
-            /**
-             * @description Beside `link`: the password to sign in with from then on. At least 12 characters, at most 512 octets, and not the
-             *     address.
-             */
+            /** @description New password, together with `link`: 12 characters to 512 bytes, and not the e-mail address. */
             new_password?: string | null;
-            /** @description True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202). */
+            /**
+             * @description `true` on a page that the server opened with `?sign_in=passkey` after the OpenID provider: the response requests the
+             *     passkey (202).
+             */
             oidc?: boolean | null;
-            /** @description Result of `navigator.credentials.get()` for the `options` of a 202, in the form of its `toJSON()`. */
+            /** @description Result of `navigator.credentials.get()` for the `options` of a 202, as its `toJSON()` returns it. */
             passkey?: {
                 [key: string]: unknown;
             } | null;
@@ -7487,24 +7530,24 @@ export interface components {
         };
         /** @description Ways to sign in to this server. */
         SignInMethods: {
-            /** @description The ways that there are. */
+            /** @description Available ways to sign in. */
             methods: components["schemas"]["Method"][];
             oidc?: components["schemas"]["OidcMethod"] | null;
         };
         /** @description Result of a simulation. */
         Simulation: {
-            /** @description Outages of the push service for all. */
+            /** @description Outages of the push service that affect all requests. */
             outages: components["schemas"]["Outage"][];
             /** @description Result with the tried policy. */
             report: components["schemas"]["SimulationReport"];
             /** @description Simulated situation. */
             scenario: components["schemas"]["BuiltIn"];
-            /** @description The tier of all deliveries. */
+            /** @description Tier of all deliveries. */
             tier: components["schemas"]["Tier"];
             today?: components["schemas"]["SimulationReport"] | null;
             /**
              * Format: int32
-             * @description Time to live in seconds, that of the tier.
+             * @description Time to live in seconds of the tier.
              */
             ttl_s: number;
             /** @description Warnings about the policies. */
@@ -7575,7 +7618,7 @@ export interface components {
             posts: number;
             /**
              * Format: int64
-             * @description Number of POSTs that were not accepted.
+             * @description Number of POSTs that the push service did not accept.
              */
             posts_in_vain: number;
             /**
@@ -7586,41 +7629,44 @@ export interface components {
             recovery?: components["schemas"]["Recovery"] | null;
             to_acceptance?: components["schemas"]["Quantiles"] | null;
         };
-        /** @description Deliveries of a tier were accepted later than the tier promises. */
+        /** @description Deliveries of a tier were accepted later than its SLA. */
         SlaMissed: {
-            /** @description The message that was the first of the minute. */
+            /** @description First such message of the minute. */
             message: components["schemas"]["MessageId"];
             /**
              * Format: int32
-             * @description Required time in seconds from the API's acceptance.
+             * @description SLA in seconds, from the message's acceptance by the API.
              */
             sla_seconds: number;
             /** @description Tier of the deliveries. */
             tier: components["schemas"]["Tier"];
         };
-        /** @description Seconds from a message's acceptance by the API to that of a delivery by its gateway, at most. Null: no matter. */
+        /**
+         * @description Maximum seconds from a message's acceptance by the API to a delivery's acceptance by its push service, by tier. Null: no
+         *     target.
+         */
         Slas: {
             /**
              * Format: int32
-             * @description Of nudges and digests.
+             * @description Target of the engagement tier, in seconds.
              * @default null
              */
             engagement: number | null;
             /**
              * Format: int32
-             * @description SLA of campaigns.
+             * @description Target of the promotional tier, in seconds.
              * @default null
              */
             promotional: number | null;
             /**
              * Format: int32
-             * @description Of one-time codes and the like.
+             * @description Target of the transactional tier, in seconds.
              * @default null
              */
             transactional: number | null;
         };
         /**
-         * @description The rule book's reliability metrics (heading "Figures to expose").
+         * @description Reliability metrics.
          * @enum {string}
          */
         Sli: "first_retry_success" | "second_retry_success" | "backoff_stretch" | "ttl_expired_purges" | "breaker_trips";
@@ -7629,16 +7675,16 @@ export interface components {
          * @enum {string}
          */
         SliState: "unknown" | "ok" | "warn" | "alert";
-        /** @description Waiting deliveries of one subscription: retries, and those beyond its `maxReceivesPerSecond`. */
+        /** @description Waiting deliveries of one subscription: retries, and deliveries above its `maxReceivesPerSecond`. */
         SubscriptionBacklog: {
             /**
              * Format: double
-             * @description Seconds since the one that has waited longest was wanted; null if nothing waits or nothing is late.
+             * @description Seconds since the oldest waiting delivery was due. Null: no delivery is late.
              */
             oldest_s?: number | null;
             /**
              * Format: int64
-             * @description Those of them that wait for their turn at the throttle.
+             * @description Deliveries that wait because of `maxReceivesPerSecond`.
              */
             throttled: number;
             /**
@@ -7647,26 +7693,26 @@ export interface components {
              */
             waiting: number;
         };
-        /** @description Changes of a subscription (RFC 7396): absent members stay, null removes. */
+        /** @description Changes of a subscription (RFC 7396): absent members stay, null removes a value. */
         SubscriptionChange: {
-            /** @description Attributes to set, or with null to remove. From a browser only if the app lets it. */
+            /** @description Attributes to set, or with null to remove. From a browser only if the app allows it. */
             attributes?: {
                 [key: string]: unknown;
             } | null;
-            /** @description A language tag, read as on registration. */
+            /** @description BCP 47 language tag, in the forms accepted at registration. */
             locale?: string | null;
-            /** @description All tags. From a browser only if the app lets it. */
+            /** @description All tags. From a browser only if the app allows it. */
             tags?: string[] | null;
-            /** @description An IANA time zone, read as on registration. */
+            /** @description IANA time zone, in the forms accepted at registration. */
             timezone?: string | null;
-            /** @description All topics. From a browser: those that there are and that anyone may join; the others stay as they are. */
+            /** @description All topics. A browser can join and leave only existing open topics; its other topics stay. */
             topics?: string[] | null;
-            /** @description The user it belongs to. From a browser, anything but null takes a `user_token`. */
+            /** @description User id. A browser needs a `user_token` for any value except null. */
             user_id?: string | null;
-            /** @description The word of the site's backend that it is `user_id`. */
+            /** @description Proof by the site's backend that the browser belongs to `user_id`. */
             user_token?: string | null;
         };
-        /** @description Subscriptions of one push service and VAPID key that no longer exist. */
+        /** @description Subscriptions of one push service and VAPID key are gone. */
         SubscriptionGone: {
             /** @description Push service of the subscriptions. */
             gateway: components["schemas"]["Gateway"];
@@ -7679,7 +7725,7 @@ export interface components {
             vapid_key: components["schemas"]["VapidKeyId"];
         };
         SubscriptionId: string;
-        /** @description Subscriptions that were lost on one day, of one push service and VAPID key. */
+        /** @description Subscriptions lost on one day, at one push service and under one VAPID key. */
         SubscriptionLoss: {
             /**
              * Format: date
@@ -7695,31 +7741,31 @@ export interface components {
             gone: number;
             /**
              * Format: int64
-             * @description Subscriptions that were refused too often and get no pushes any longer.
+             * @description Subscriptions that were suspended because the push service refused too many pushes. They get no pushes.
              */
             suspended: number;
-            /** @description The key that they were made with. */
+            /** @description VAPID key that the subscriptions use. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description A page of a list. */
         SubscriptionLossPage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["SubscriptionLoss"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description A subscription. Its endpoint and keys are secrets and never shown. */
+        /** @description A subscription. Its endpoint and keys are secret and never in responses. */
         SubscriptionResponse: {
-            /** @description Values to select it by and to fill templates with. */
+            /** @description Attributes, for selecting subscriptions and for templates. */
             attributes: {
                 [key: string]: unknown;
             };
@@ -7731,15 +7777,15 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Time at which it stopped being active.
+             * @description Time at which it stopped being active. Null: active.
              */
             ended_at?: string | null;
             /**
              * Format: date-time
-             * @description `expirationTime` of the browser.
+             * @description `expirationTime` that the browser reported. Null: none.
              */
             expires_at?: string | null;
-            /** @description The push service behind its endpoint. */
+            /** @description Push service of its endpoint. */
             gateway: components["schemas"]["Gateway"];
             /** @description Id of the subscription. */
             id: components["schemas"]["SubscriptionId"];
@@ -7750,73 +7796,73 @@ export interface components {
             last_seen: string;
             /** @description Language tag of the browser. */
             locale?: string | null;
-            /** @description Values of this request that a browser may not set in this app: they were left out, and the others are stored. */
+            /** @description Values of this request that a browser may not set in this app. They were omitted, and the others are stored. */
             refused?: components["schemas"]["PartialWarning"][];
             replaced_by?: components["schemas"]["SubscriptionId"] | null;
             /**
              * Format: date-time
-             * @description Messages accepted before this are not for it.
+             * @description Time from which accepted messages are for this subscription. Earlier messages are not sent to it.
              */
             since: string;
-            /** @description Whether it is sent to, or how it ended. */
+            /** @description Whether the subscription is active, or how it ended. */
             state: components["schemas"]["SubscriptionState"];
-            /** @description Words to select it by. */
+            /** @description Tags, for selecting subscriptions. */
             tags: string[];
             /** @description An IANA time zone. */
             timezone?: string | null;
             /**
-             * @description Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
-             *     change of `user_id` or keys, by any caller, ends the previous token.
+             * @description Token with which the browser changes or deletes the subscription. Only in responses to the registering caller, and to
+             *     browsers that change it. Each change of `user_id` or keys invalidates the previous token.
              */
             token?: string | null;
-            /** @description Topics that it is in. */
+            /** @description Topics of the subscription. */
             topics: string[];
             /** @description User of the browser. Null: no user. */
             user_id?: string | null;
-            /** @description The VAPID key that it was made with. */
+            /** @description VAPID key that the browser subscribed with. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
             /** @description Warnings about the policy in this request. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A page of a list. */
         SubscriptionResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["SubscriptionResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
-         * @description State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In each state, registering its
-         *     endpoint again makes it active and begins its next life. Deliveries for an earlier life are not sent to it.
+         * @description State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In any state, registering its
+         *     endpoint again makes it active and starts its next life. Deliveries for an earlier life are not sent to it.
          * @enum {string}
          */
         SubscriptionState: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
-        /** @description Rule that leaves out recipients who meet all conditions. At least one of `unclicked` and `unclicked_for`. */
+        /** @description Rule that excludes recipients who meet all its conditions. At least one of `unclicked` and `unclicked_for` is required. */
         SunsetRule: {
             /**
              * Format: int32
-             * @description So many messages or more were displayed to them since they last clicked one: 1 to 100.
+             * @description Minimum number of messages displayed since the recipient's last click: 1 to 100.
              */
             unclicked?: number | null;
-            /** @description From the first of these to the last it was so long, or longer: a whole number and `h` or `d`, `1h` to `365d`. */
+            /** @description Minimum time between the first and the last of these messages: a whole number with `h` or `d`, `1h` to `365d`. */
             unclicked_for?: string | null;
-            /** @description They subscribed so long ago, or longer: up to `365d`; `30d` by default. */
+            /** @description Minimum time since the recipient subscribed, up to `365d`. By default `30d`. */
             welcome?: string | null;
         };
         /** @description Changes of a teammate. */
         TeammateChange: {
-            /** @description Whether they are shut out: their sessions end, and they cannot sign in. */
+            /** @description Whether the teammate is suspended: their sessions end, and they cannot sign in. */
             disabled?: boolean | null;
-            /** @description All their roles from now on, at most 100; null: none. */
+            /** @description New roles, at most 100, which replace all others. Null: none. */
             roles?: components["schemas"]["NewGrant"][] | null;
         };
         TeammateId: string;
@@ -7832,15 +7878,15 @@ export interface components {
              * @description Start of the suspension. Null: active.
              */
             disabled_at?: string | null;
-            /** @description Address in lower case, for signing in. */
+            /** @description E-mail address for signing in, in lower case. */
             email: string;
-            /** @description Whether they have set a password. Without one they sign in by one-time links. */
+            /** @description Whether the teammate has a password. Without one they sign in by one-time link or OpenID provider. */
             has_password: boolean;
             /** @description Id of the teammate. */
             id: components["schemas"]["TeammateId"];
             /**
              * Format: date-time
-             * @description Expiry of the one-time link. Null: no link, or a used one.
+             * @description Expiry of the one-time link. Null: no link, or it was used.
              */
             link_expires_at?: string | null;
             /**
@@ -7850,7 +7896,7 @@ export interface components {
             oidc_linked_at?: string | null;
             /**
              * Format: int64
-             * @description Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
+             * @description Number of passkeys. If there are any, sign-in by password, link or OpenID provider also requires one of them.
              */
             passkeys: number;
             /** @description Roles of the teammate. Empty: no permissions. */
@@ -7858,77 +7904,77 @@ export interface components {
         };
         /** @description A page of a list. */
         TeammateResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["TeammateResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description A notification in which every text may be a template of minijinja's, in several languages if wanted. */
+        /** @description A notification in which every text may be a minijinja template, optionally in several languages. */
         Template: {
             compact?: components["schemas"]["Notification"] | null;
-            /** @description For everybody in whose language there is none. Every text may be a template. */
+            /** @description Default notification, for recipients whose language has no variant. Every text may be a template. */
             content: components["schemas"]["Notification"];
             /**
-             * @description The same in other languages, by BCP 47 tag, at most 50. A recipient gets the nearest by CLDR: `de-AT` finds `de`, `zh-TW` finds
-             *     `zh-Hant`, `es-MX` finds `es-419`.
+             * @description Variants in other languages by BCP 47 tag, at most 50. A recipient gets the nearest one by CLDR: `de-AT` finds `de`,
+             *     `zh-TW` finds `zh-Hant`, `es-MX` finds `es-419`.
              */
             locales?: {
                 [key: string]: components["schemas"]["TemplateVariant"];
             };
-            /** @description Rule for recipients whose text is too long: `dead`, or `{"cut": "body"}`. */
+            /** @description Rule for rendered texts that are too long: `dead`, or `{"cut": "body"}`. */
             too_long?: components["schemas"]["TooLong"];
         };
-        /** @description Result of trying a template on an audience. */
+        /** @description Result of rendering a template for an audience. */
         TemplateCheck: {
-            /** @description Recipients that it was tried on. */
+            /** @description Number of recipients checked. */
             checked: number;
-            /** @description Whether it was tried on all of them: a check ends after ten seconds. */
+            /** @description Whether all recipients were checked. A check ends after ten seconds. */
             done: boolean;
             /** @description The first 20 failures. */
             failures: components["schemas"]["TrialFailure"][];
-            /** @description Number of recipients with a result that is too long and cannot be cut. */
+            /** @description Number of recipients whose result is too long and cannot be truncated. */
             too_long: number;
             /** @description Number of recipients with a rendering error. */
             unrenderable: number;
         };
-        /** @description A template to try on everybody whom a message would reach. */
+        /** @description Template to render for all recipients of a message. */
         TemplateCheckRequest: {
-            /** @description Data of the message for the template. */
+            /** @description Variables of the template. */
             data?: {
                 [key: string]: unknown;
             } | null;
-            /** @description The name of a stored template, or one in the same form. */
+            /** @description Name of a stored template, or an inline one. */
             template: components["schemas"]["TemplateRef"];
             /** @description Recipients of the message. */
             to: components["schemas"]["Recipients"];
         };
         /** @description Rendered template. */
         TemplatePreview: {
-            /** @description The language that its recipient would be sent it in; null: the template's own. */
+            /** @description Language that the recipient would get. Null: the default language of the template. */
             locale?: string | null;
-            /** @description Rendered variants of all languages for this recipient, the template's own first. */
+            /** @description Results in all languages for this recipient, the default language first. */
             variants: components["schemas"]["VariantPreview"][];
         };
-        /** @description Template to try, and its recipient: at most one of `subscription`, `user` and `recipient`. */
+        /** @description Template to preview, and its recipient: at most one of `subscription`, `user` and `recipient`. */
         TemplatePreviewRequest: {
-            /** @description Data of the message for the template. */
+            /** @description Variables of the template. */
             data?: {
                 [key: string]: unknown;
             } | null;
             recipient?: components["schemas"]["TestRecipient"] | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
-            /** @description The name of a stored template, or one in the same form. */
+            /** @description Name of a stored template, or an inline one. */
             template: components["schemas"]["TemplateRef"];
-            /** @description For the first active subscription of this user. It takes a key that has the scope `read`, too. */
+            /** @description User to render for: their first active subscription. Requires the scope `read` in addition. */
             user?: string | null;
         };
         /** @description Schema of [`TemplateRef`]. */
@@ -7948,26 +7994,26 @@ export interface components {
             /** @description Name of the template. */
             name: string;
             template?: components["schemas"]["Template"] | null;
-            /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
+            /** @description Languages that can match no recipient. Only in the response to setting the template. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A page of a list. */
         TemplateResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["TemplateResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description A template in another language. It stands for itself: nothing is taken from the other ones. */
+        /** @description Variant of a template in another language. It is complete: nothing is taken from the default. */
         TemplateVariant: {
             compact?: components["schemas"]["Notification"] | null;
             /** @description Notification. Its `lang` defaults to its locale. */
@@ -7979,16 +8025,16 @@ export interface components {
             attributes?: {
                 [key: string]: unknown;
             };
-            /** @description A BCP 47 language tag. */
+            /** @description BCP 47 language tag of the recipient. */
             locale?: string | null;
-            /** @description Words that they are selected by. */
+            /** @description Tags of the recipient. */
             tags?: string[];
-            /** @description An IANA time zone. */
+            /** @description IANA time zone of the recipient. */
             timezone?: string | null;
-            /** @description The site's own name for them. */
+            /** @description User id of the recipient. */
             user_id?: string | null;
         };
-        /** @description Limit of deliveries to one subscription. */
+        /** @description Rate limit of deliveries to one subscription. */
         ThrottlePolicy: {
             /**
              * Format: int32
@@ -7997,49 +8043,50 @@ export interface components {
             maxReceivesPerSecond?: number | null;
         };
         /**
-         * @description Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
+         * @description Class of a message, which determines policy, weight, send times and defaults. In JSON it is read as a name or a number (1,
+         *     2, 3), and written as a name.
          * @enum {string}
          */
         Tier: "transactional" | "promotional" | "engagement";
         TierRef: components["schemas"]["Tier"] | (1 | 2 | 3);
-        /** @description The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top. */
+        /** @description Retries of a policy in order. Times are nominal: without holds, breakers and the duration of POSTs. */
         Timetable: {
             cut_short?: components["schemas"]["TimetableCut"] | null;
-            /** @description The form it was written in: `guide`, `sns` or `qstash`. */
+            /** @description Form of the policy: `guide`, `sns` or `qstash`. */
             form: string;
             /**
              * Format: double
-             * @description Longest total time of all retries.
+             * @description Longest possible window with jitter, in seconds.
              */
             longest_window_s: number;
             /**
              * Format: int32
-             * @description POSTs: the retries and the first one.
+             * @description Number of POSTs: the first one and the retries.
              */
             posts: number;
             /**
              * Format: int32
-             * @description Retries that are made if each of them fails.
+             * @description Number of retries if each of them fails.
              */
             retries: number;
-            /** @description The retries; equal neighbours share a row. */
+            /** @description Retries. Consecutive ones with the same delay share a row. */
             rows: components["schemas"]["RetrySpan"][];
             /**
              * Format: double
-             * @description The least that jitter makes of it.
+             * @description Shortest possible window with jitter, in seconds.
              */
             shortest_window_s: number;
             /**
              * Format: double
-             * @description Seconds from the first failure to the last retry, before jitter.
+             * @description Seconds from the first failure to the last retry, without jitter.
              */
             window_s: number;
         };
-        /** @description The end of a timetable before the last retry of its policy. */
+        /** @description End of a timetable before the last retry of its policy. */
         TimetableCut: {
             /**
              * Format: double
-             * @description Seconds after acceptance. A retry that is due then or later is not made.
+             * @description Seconds after acceptance. Retries due then or later are not made.
              */
             after_s: number;
             /** @description `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end. */
@@ -8050,9 +8097,9 @@ export interface components {
              */
             retries_allowed: number;
         };
-        /** @description Rule for recipients whose rendered text is too long. */
+        /** @description Rule for rendered texts that are too long. */
         TooLong: "dead" | {
-            /** @description This is cut, and ends in an ellipsis; dead, if that is not enough. */
+            /** @description The text is truncated with an ellipsis. If that is not enough, the delivery ends as dead. */
             cut: components["schemas"]["ShortenedText"];
         };
         /** @description Changes of a topic. */
@@ -8066,25 +8113,25 @@ export interface components {
             description?: string | null;
             /**
              * Format: int64
-             * @description Order among the topics of the app, 0 to 1,000, the smallest first. Equal ones by title.
+             * @description Sort position among the app's topics, 0 to 1,000, ascending. Equal positions are sorted by title.
              */
             position?: number;
             /** @description Texts in other languages, by language tag; at most 40. */
             texts?: {
                 [key: string]: components["schemas"]["TopicText"];
             };
-            /** @description Name of the topic for people, at most 300 characters. */
+            /** @description Display name of the topic, at most 300 characters. */
             title: string;
         };
         /**
-         * @description Maker of a topic, as stored in `topics.made_by`.
+         * @description Kind of creator of a topic, as stored in `topics.made_by`.
          * @enum {string}
          */
         TopicMaker: "browser" | "server";
         /** @description Settings of a topic. */
         TopicRequest: {
             display?: components["schemas"]["TopicDisplay"] | null;
-            /** @description Callers that may join it. By default `anyone`. */
+            /** @description Callers that can join the topic. By default `anyone`. */
             join?: components["schemas"]["Join"];
             policy?: components["schemas"]["DeliveryPolicy"] | null;
         };
@@ -8096,52 +8143,53 @@ export interface components {
              */
             created_at: string;
             display?: components["schemas"]["TopicDisplay"] | null;
-            /** @description Callers that may join and leave it: `anyone`, or only a `server` with its key. */
+            /** @description Callers that can join and leave the topic: `anyone`, or only a `server` with an API key. */
             join: components["schemas"]["Join"];
-            /** @description Maker of the topic. */
+            /** @description Creator of the topic. */
             made_by: components["schemas"]["TopicMaker"];
             /**
              * Format: int64
-             * @description Number of subscriptions in it.
+             * @description Number of its subscriptions.
              */
             members: number;
-            /** @description Name of the topic. */
+            /** @description Name of the topic, unique in the app. */
             name: string;
-            /** @description Warnings about the policy that it was created with. */
+            /** @description Warnings about the policy in this request. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A page of a list. */
         TopicResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["TopicResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /** @description Title and description of a topic. */
         TopicText: {
             /** @description Description for visitors, at most 300 characters. */
             description?: string | null;
-            /** @description Name of the topic for people, at most 300 characters. */
+            /** @description Display name of the topic, at most 300 characters. */
             title: string;
         };
-        /** @description Why a template fails for a recipient. */
+        /** @description Failure of a template for one recipient. */
         TrialFailure: components["schemas"]["FieldError"] & {
-            /** @description Reason of the delivery's death: `unrenderable` or `too_long`. */
+            /** @description Reason that the delivery would fail with: `unrenderable` or `too_long`. */
             reason: components["schemas"]["DeadReason"];
             /** @description Subscription of the recipient. */
             subscription: components["schemas"]["SubscriptionId"];
         };
         /**
-         * @description Urgency with which a push service wakes the device (RFC 8030 section 5.3).
+         * @description Urgency with which a push service wakes the device (RFC 8030 section 5.3). Each value names the device states in which
+         *     it is delivered.
          * @enum {string}
          */
         Urgency: "very-low" | "low" | "normal" | "high";
@@ -8150,15 +8198,15 @@ export interface components {
             /** @description Contact for push services, `mailto:` or `https:`. */
             subject: string;
         };
-        /** @description A whole key pair, to take to another server. */
+        /** @description VAPID key pair, for another server. */
         VapidKeyExport: components["schemas"]["VapidKeyResponse"] & {
-            /** @description The private number in base64url, as most `web-push` libraries want it. */
+            /** @description Private key in base64url, as most `web-push` libraries expect it. */
             private_key: string;
-            /** @description The same as PKCS#8 PEM. */
+            /** @description Private key as PKCS#8 PEM. */
             private_key_pem: string;
         };
         VapidKeyId: string;
-        /** @description A VAPID key, without its private half. */
+        /** @description A VAPID key, without its private key. */
         VapidKeyResponse: {
             /**
              * Format: date-time
@@ -8167,41 +8215,41 @@ export interface components {
             created_at: string;
             /** @description Id of the key. */
             id: components["schemas"]["VapidKeyId"];
-            /** @description `applicationServerKey` for pages, in base64url. */
+            /** @description Public key in base64url: `applicationServerKey` for pages. */
             public_key: string;
             /**
              * Format: date-time
-             * @description Time at which another key replaced it.
+             * @description Time at which another key replaced it. Null: active.
              */
             retired_at?: string | null;
-            /** @description Use of the key. */
+            /** @description State of the key: active or retired. */
             state: components["schemas"]["VapidKeyRole"];
-            /** @description The `sub` claim: whom push services may contact. */
+            /** @description `sub` claim: contact for push services. */
             subject: string;
             /**
              * Format: int64
-             * @description Active subscriptions that depend on it; only in lists.
+             * @description Number of active subscriptions that use this key. Only in lists.
              */
             subscriptions?: number | null;
         };
         /** @description A page of a list. */
         VapidKeyResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["VapidKeyResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
-         * @description Use of a key, as stored in `vapid_keys.state`.
+         * @description State of a key, as stored in `vapid_keys.state`.
          * @enum {string}
          */
         VapidKeyRole: "active" | "retired";
@@ -8211,12 +8259,12 @@ export interface components {
             content?: components["schemas"]["Notification"] | null;
             /** @description Faults for this recipient. */
             faults: components["schemas"]["FieldError"][];
-            /** @description The language; null: the template's own. */
+            /** @description Language tag. Null: the default language of the template. */
             locale?: string | null;
-            /** @description Octets of the notification as sent, without our envelope: at most 3,833. */
+            /** @description Bytes of the notification as sent, without Bellwire's envelope: at most 3,833. */
             octets?: number | null;
         };
-        /** @description One try of a request. */
+        /** @description One attempt of a request. */
         WebhookAttempt: {
             /**
              * Format: date-time
@@ -8225,15 +8273,15 @@ export interface components {
             at: string;
             /**
              * Format: int32
-             * @description The HTTP status of the answer; null: there was none.
+             * @description HTTP status of the response. Null: no response.
              */
             http_status?: number | null;
             /**
              * Format: int32
-             * @description Number of the attempt. 0: the first.
+             * @description Number of the attempt, from 0.
              */
             number: number;
-            /** @description Why it failed: the first words of the answer, or why there is none. */
+            /** @description Reason of a failure: the beginning of the response, or the network error. */
             reason?: string | null;
             /**
              * Format: int32
@@ -8241,30 +8289,30 @@ export interface components {
              */
             took_ms: number;
         };
-        /** @description Changes of a webhook. Other members stay. */
+        /** @description Changes of a webhook. Absent members stay. */
         WebhookChange: {
-            /** @description Whether it receives events. While it does not, its pending requests wait. Events of that time are not sent later. */
+            /** @description Whether the webhook is enabled. While it is disabled, pending requests wait, and new events are not recorded for it. */
             enabled?: boolean;
-            /** @description Events that it receives. */
+            /** @description Types of events to send. */
             events?: components["schemas"]["EventType"][];
             /**
              * Format: int32
-             * @description Maximum events of a request, 1 to 500; null: the default.
+             * @description Maximum events in one request, 1 to 500. Null: the default.
              */
             max_events?: number | null;
-            /** @description Name for people. */
+            /** @description Display name, 1 to 200 characters. */
             name?: string;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
-            /** @description URL of its receiver. */
+            /** @description URL of the receiver. */
             url?: string;
         };
-        /** @description Request with its attempts and, until it is accepted, its events. */
+        /** @description A request with its attempts and, until it is accepted, its events. */
         WebhookDeliveryDetail: components["schemas"]["WebhookDeliveryResponse"] & {
-            /** @description Events of the request. Null once it was accepted. */
+            /** @description Events of the request. Null after it was accepted. */
             body?: {
                 [key: string]: unknown;
             }[] | null;
-            /** @description The last 200 tries, in order. */
+            /** @description Last 200 attempts, in order of time. */
             tries: components["schemas"]["WebhookAttempt"][];
         };
         /** @description A request to a webhook's receiver. */
@@ -8281,12 +8329,12 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Time of the next attempt, if pending.
+             * @description Time of the next attempt. Null: not pending.
              */
             due_at?: string | null;
             /**
              * Format: date-time
-             * @description Time at which it was accepted, or failed for good.
+             * @description Time at which it was accepted, or failed permanently. Null: pending.
              */
             ended_at?: string | null;
             /**
@@ -8294,25 +8342,25 @@ export interface components {
              * @description Number of its events.
              */
             events: number;
-            /** @description Id of the request: the `webhook-id` of each attempt. */
+            /** @description Id of the request, sent as `webhook-id` with each attempt. */
             id: components["schemas"]["HookDeliveryId"];
             /** @description State of the request. */
             state: components["schemas"]["WebhookDeliveryState"];
         };
         /** @description A page of a list. */
         WebhookDeliveryResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["WebhookDeliveryResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -8326,11 +8374,11 @@ export interface components {
          */
         WebhookDisabledReason: "asked" | "gone" | "failing";
         WebhookId: string;
-        /** @description Failed requests to repeat: one, or all since a time. */
+        /** @description Failed requests to replay: one, or all since a time. */
         WebhookReplay: {
             /**
              * Format: date-time
-             * @description Those that were first due at this time or later.
+             * @description Earliest first due time of the requests.
              */
             since?: string | null;
             webhook_delivery?: components["schemas"]["HookDeliveryId"] | null;
@@ -8339,7 +8387,7 @@ export interface components {
         WebhookReplayed: {
             /**
              * Format: int64
-             * @description Requests that will be made again.
+             * @description Number of requests that will be sent again.
              */
             replayed: number;
         };
@@ -8352,7 +8400,7 @@ export interface components {
              * @description Time of the last change.
              */
             changed_at: string;
-            /** @description Caller of the last change, of the webhook or its secret. Null: never changed. */
+            /** @description Caller that last changed the webhook or its secret. Null: never changed. */
             changed_by?: string | null;
             /**
              * Format: date-time
@@ -8364,14 +8412,14 @@ export interface components {
             disabled_why?: components["schemas"]["WebhookDisabledReason"] | null;
             /**
              * Format: int64
-             * @description Events that were dropped since too many requests waited.
+             * @description Events dropped because too many requests waited.
              */
             dropped_events: number;
-            /** @description Events that it receives. */
+            /** @description Types of events to send. */
             events: components["schemas"]["EventType"][];
             /**
              * Format: int64
-             * @description Requests that were given up, and can be replayed.
+             * @description Requests that failed permanently and can be replayed.
              */
             failed: number;
             /**
@@ -8381,50 +8429,50 @@ export interface components {
             failing_since?: string | null;
             /**
              * Format: date-time
-             * @description Time until which the previous secret signs, too.
+             * @description Time until which the previous secret also signs. Null: only the current one signs.
              */
             former_secret_until?: string | null;
             /** @description Id of the webhook. */
             id: components["schemas"]["WebhookId"];
             /**
              * Format: int32
-             * @description Maximum events of a request.
+             * @description Maximum events in one request.
              */
             max_events: number;
-            /** @description Name of the webhook for people. */
+            /** @description Display name of the webhook. */
             name: string;
             /**
              * Format: date-time
-             * @description Time until which nothing is sent, if the breaker is open.
+             * @description Time until which nothing is sent. Null: the breaker is not open.
              */
             open_until?: string | null;
             /**
              * Format: int64
-             * @description Requests that are to be made.
+             * @description Requests that wait to be sent.
              */
             pending: number;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
-            /** @description Secret for signatures, `whsec_…`. It is shown only now. */
+            /** @description Secret for verifying signatures, `whsec_…`. It is shown only now. */
             secret?: string | null;
             /** @description State: `enabled` or `disabled`. */
             state: components["schemas"]["WebhookState"];
-            /** @description URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets. */
+            /** @description URL of the receiver. Without the scope `keys` only its scheme and host, because many URLs contain secrets. */
             url: string;
         };
         /** @description A page of a list. */
         WebhookResponsePage: {
-            /** @description The rows, in the list's order whichever way the page was reached. */
+            /** @description Rows in the order of the list, for both paging directions. */
             data: components["schemas"]["WebhookResponse"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description Iterator of the next page, with older rows. Null on the last one. */
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Maximum rows of a page.
              */
             limit: number;
-            /** @description Iterator of the previous page, with newer rows. Null on the first one. */
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
         /**
@@ -8438,11 +8486,11 @@ export interface components {
          */
         WeekDay: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
         /**
-         * @description Rule for the rest of an audience without a winner.
+         * @description What the rest of an audience gets without a winner.
          * @enum {string}
          */
         WithoutWinner: "first" | "stop";
-        /** @description Written form of a [`Window`]. */
+        /** @description JSON form of a [`Window`]. */
         WrittenWindow: {
             /** @description Days of the week. Empty: all days. */
             days?: components["schemas"]["WeekDay"][];
@@ -8957,7 +9005,7 @@ export interface operations {
     apps_delete: {
         parameters: {
             query: {
-                /** @description The app's slug once more. */
+                /** @description Slug of the app, repeated to confirm the deletion. */
                 confirm: string;
             };
             header?: {
@@ -9218,7 +9266,7 @@ export interface operations {
     api_keys_revoke: {
         parameters: {
             query?: {
-                /** @description Whether the keys that it made, and those that these made, stay valid. By default they are revoked with it. */
+                /** @description Whether keys created with this key, directly or indirectly, stay valid. By default they are revoked, too. */
                 keep_descendants?: boolean;
             };
             header?: never;
@@ -9262,13 +9310,13 @@ export interface operations {
                 /** @description Action: `api_key.created`, `message.cancelled` … */
                 action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /**
-                 * @description User of the app who is the object, found by the label in the log: of an erasure, for example, which leaves no other trace
-                 *     of the user.
+                 * @description User of the app who is the object of the action. The log stores only a label derived from the id, so entries of erased
+                 *     users are found, too.
                  */
                 user_id?: string;
-                /** @description At this time or later, to the millisecond. */
+                /** @description Earliest time of the actions, to the millisecond. */
                 since?: string;
-                /** @description End of the time, excluded. */
+                /** @description Time before which the actions happened. */
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -9506,7 +9554,7 @@ export interface operations {
     campaigns_list: {
         parameters: {
             query?: {
-                /** @description Only those that stand so. */
+                /** @description Campaigns in this state only. */
                 state?: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -12032,29 +12080,29 @@ export interface operations {
     dead_letters_list: {
         parameters: {
             query?: {
-                /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
+                /** @description Reason of the failure: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
-                /** @description The push service's words, complete; empty: it sent none. */
+                /** @description Complete error text of the push service. Empty: it sent none. */
                 detail?: string;
-                /** @description HTTP status of the last answer. */
+                /** @description HTTP status of the last response. */
                 status?: number;
                 /** @description State of the dead letters. */
                 state?: "open" | "replayed" | "discarded" | "closed";
-                /** @description Message that was sent. */
+                /** @description Message that the delivery belongs to. */
                 message?: components["schemas"]["MessageId"];
                 /** @description Recipient of the message. */
                 subscription?: components["schemas"]["SubscriptionId"];
-                /** @description The topic that the message was addressed to. */
+                /** @description Topic of the message. */
                 topic?: string;
                 /** @description Tier of the message. */
                 tier?: "transactional" | "promotional" | "engagement";
                 /** @description Push service of the recipient. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
-                /** @description Died at this time or later, to the millisecond. */
+                /** @description Earliest time of the failure, to the millisecond. */
                 since?: string;
-                /** @description Died before this time. */
+                /** @description Time before which the delivery failed. */
                 until?: string;
-                /** @description Retries that were made. */
+                /** @description Number of retries that were made. */
                 retries?: number;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -12271,29 +12319,29 @@ export interface operations {
             query: {
                 /** @description Format of the export. */
                 format: "csv" | "ndjson";
-                /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
+                /** @description Reason of the failure: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
-                /** @description The push service's words, complete; empty: it sent none. */
+                /** @description Complete error text of the push service. Empty: it sent none. */
                 detail?: string;
-                /** @description HTTP status of the last answer. */
+                /** @description HTTP status of the last response. */
                 status?: number;
                 /** @description State of the dead letters. */
                 state?: "open" | "replayed" | "discarded" | "closed";
-                /** @description Message that was sent. */
+                /** @description Message that the delivery belongs to. */
                 message?: components["schemas"]["MessageId"];
                 /** @description Recipient of the message. */
                 subscription?: components["schemas"]["SubscriptionId"];
-                /** @description The topic that the message was addressed to. */
+                /** @description Topic of the message. */
                 topic?: string;
                 /** @description Tier of the message. */
                 tier?: "transactional" | "promotional" | "engagement";
                 /** @description Push service of the recipient. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
-                /** @description Died at this time or later, to the millisecond. */
+                /** @description Earliest time of the failure, to the millisecond. */
                 since?: string;
-                /** @description Died before this time. */
+                /** @description Time before which the delivery failed. */
                 until?: string;
-                /** @description Retries that were made. */
+                /** @description Number of retries that were made. */
                 retries?: number;
             };
             header?: never;
@@ -12326,31 +12374,31 @@ export interface operations {
     dead_letters_groups: {
         parameters: {
             query: {
-                /** @description Common property of a group. */
+                /** @description Property that the dead letters of a group share. */
                 by: "reason" | "detail" | "gateway" | "status" | "tier" | "message" | "day";
-                /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
+                /** @description Reason of the failure: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
                 reason?: string;
-                /** @description The push service's words, complete; empty: it sent none. */
+                /** @description Complete error text of the push service. Empty: it sent none. */
                 detail?: string;
-                /** @description HTTP status of the last answer. */
+                /** @description HTTP status of the last response. */
                 status?: number;
                 /** @description State of the dead letters. */
                 state?: "open" | "replayed" | "discarded" | "closed";
-                /** @description Message that was sent. */
+                /** @description Message that the delivery belongs to. */
                 message?: components["schemas"]["MessageId"];
                 /** @description Recipient of the message. */
                 subscription?: components["schemas"]["SubscriptionId"];
-                /** @description The topic that the message was addressed to. */
+                /** @description Topic of the message. */
                 topic?: string;
                 /** @description Tier of the message. */
                 tier?: "transactional" | "promotional" | "engagement";
                 /** @description Push service of the recipient. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
-                /** @description Died at this time or later, to the millisecond. */
+                /** @description Earliest time of the failure, to the millisecond. */
                 since?: string;
-                /** @description Died before this time. */
+                /** @description Time before which the delivery failed. */
                 until?: string;
-                /** @description Retries that were made. */
+                /** @description Number of retries that were made. */
                 retries?: number;
             };
             header?: {
@@ -12633,7 +12681,7 @@ export interface operations {
     dead_letters_replay_one: {
         parameters: {
             query?: {
-                /** @description Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first. */
+                /** @description Time to live in seconds from now, 0 to 2,419,200. By default the original time to live of the message. */
                 ttl?: number;
             };
             header?: never;
@@ -12702,11 +12750,11 @@ export interface operations {
     deliveries_find: {
         parameters: {
             query?: {
-                /** @description Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last. */
+                /** @description Rows per page, 1 to 250; 50 by default. A page may be shorter, or empty, without being the last. */
                 limit?: number;
                 /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
-                /** @description To the subscriptions that this user has now: the newest 20, ended ones included. */
+                /** @description User whose current subscriptions are searched: the newest 20, ended ones included. */
                 user_id?: string;
                 /** @description Subscription of the deliveries. */
                 subscription?: components["schemas"]["SubscriptionId"];
@@ -12718,9 +12766,9 @@ export interface operations {
                 tier?: "transactional" | "promotional" | "engagement";
                 /** @description Lane of the subscriptions. */
                 lane?: number;
-                /** @description Of messages that were made at this time or later, to the millisecond. Not beside `message`. */
+                /** @description Earliest time of the message's creation, to the millisecond. Not together with `message`. */
                 since?: string;
-                /** @description Of messages that were made before this time. Not beside `message`. */
+                /** @description Time before which the message was created. Not together with `message`. */
                 until?: string;
             };
             header?: {
@@ -13047,7 +13095,7 @@ export interface operations {
                 limit?: number;
                 /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
-                /** @description `cursor` of a line: streams the later events as NDJSON. `0`: all events. */
+                /** @description `cursor` of a line: streams the events after it as NDJSON. `0`: all events. */
                 after?: string;
             };
             header?: {
@@ -13112,7 +13160,7 @@ export interface operations {
     events_stream_of_app: {
         parameters: {
             query?: {
-                /** @description Only events of these kinds, separated by commas: `message.progress`, `lane.held` …, or all that begin alike: `lane`. */
+                /** @description Event kinds separated by commas, such as `message.progress`. A prefix selects all kinds below it: `lane`. */
                 kinds?: string;
             };
             header?: {
@@ -13147,16 +13195,16 @@ export interface operations {
     export: {
         parameters: {
             query?: {
-                /** @description `subscriptions`: those alone; by default everything. */
+                /** @description `subscriptions`: only those. By default everything. */
                 only?: "app" | "subscriptions";
-                /** @description The form; lines of JSON by default. */
+                /** @description Format; by default lines of JSON. */
                 format?: "ndjson" | "csv";
                 /**
-                 * @description For `csv`: cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula begins with an apostrophe,
-                 *     which an import removes: the column `neutralised` is `true`.
+                 * @description Whether CSV cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula gets an
+                 *     apostrophe in front, and the column `neutralised` is `true`. An import removes the apostrophe.
                  */
                 raw?: boolean;
-                /** @description Continues after this subscription, the last one received: without settings and heading, only later subscriptions. */
+                /** @description Continues after this subscription, the last one received. Settings and the header line are then omitted. */
                 after?: components["schemas"]["SubscriptionId"];
             };
             header?: never;
@@ -13991,13 +14039,16 @@ export interface operations {
             query?: {
                 /** @description Format. By default that of `Content-Type`. */
                 format?: "ndjson" | "csv" | "json";
-                /** @description Do everything and keep nothing of it but the report. */
+                /** @description Whether to check the file and report, without storing anything. */
                 dry_run?: boolean;
-                /** @description Make subscriptions in the file active again that their push service called gone. Those that were unsubscribed stay so. */
+                /**
+                 * @description Whether to reactivate subscriptions in the file that their push service reported as gone. Unsubscribed subscriptions
+                 *     stay unsubscribed.
+                 */
                 restore_pruned?: boolean;
-                /** @description Names of columns and what they mean here, at most 100: `abo:endpoint,kunde:user_id`. */
+                /** @description Mapping of the file's column names to fields, at most 100: `abo:endpoint,kunde:user_id`. */
                 map?: string;
-                /** @description The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default. */
+                /** @description Encoding of a file without byte-order mark, such as `windows-1252`. By default UTF-8. */
                 charset?: string;
             };
             header?: never;
@@ -14196,13 +14247,13 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Line of the file at which the body begins, at most the one after `lines`. By default 1: the whole file again, whose
-                 *     processed lines are skipped. A part of a CSV file has the heading first.
+                 * @description Line of the file at which the body begins, at most `lines` + 1. By default 1: the whole file, of which processed lines
+                 *     are skipped. A part of a CSV file must begin with the header line.
                  */
                 from?: number;
-                /** @description As it was given first. */
+                /** @description Same value as in the first request. */
                 map?: string;
-                /** @description As it was given first. */
+                /** @description Same value as in the first request. */
                 charset?: string;
             };
             header?: never;
@@ -14361,7 +14412,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
+                 * @description Length of the period in days, which ends today: 1 to 366, by default 30. Subscriptions deleted by retention are not
                  *     counted.
                  */
                 days?: number;
@@ -14425,11 +14476,11 @@ export interface operations {
     messages_list: {
         parameters: {
             query?: {
-                /** @description Only those that stand so. */
+                /** @description Messages in this state only. */
                 state?: "scheduled" | "sending" | "paused" | "cancelled" | "done";
-                /** @description Only those of this tier. */
+                /** @description Messages of this tier only. */
                 tier?: "transactional" | "promotional" | "engagement";
-                /** @description Only those to this topic. */
+                /** @description Messages to this topic only. */
                 topic?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -14556,7 +14607,7 @@ export interface operations {
     messages_send: {
         parameters: {
             query?: {
-                /** @description Check and count only. */
+                /** @description Whether to check and count only, without sending. */
                 dry_run?: boolean;
             };
             header?: {
@@ -16068,9 +16119,9 @@ export interface operations {
     metrics_reliability_show: {
         parameters: {
             query?: {
-                /** @description Lane of the metrics. */
+                /** @description Number of a lane: its metrics only. */
                 lane?: number;
-                /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
+                /** @description End of the hour (RFC 3339), within the last day. By default now. */
                 until?: string;
             };
             header?: {
@@ -16366,7 +16417,7 @@ export interface operations {
     policies_preview: {
         parameters: {
             query?: {
-                /** @description `json`, or `text` for a table to read. */
+                /** @description `json`, or `text` for a plain-text table. */
                 format?: "json" | "text" | "svg";
             };
             header?: never;
@@ -16492,9 +16543,9 @@ export interface operations {
             query: {
                 /** @description Simulated situation. */
                 scenario: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
-                /** @description Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them. */
+                /** @description Number of deliveries, 100 to 20,000. By default 10,000. The capacity of the push service is scaled with the number. */
                 deliveries?: number;
-                /** @description Decides all that is random: the same seed gives the same figures. 1 by default. */
+                /** @description Random seed: the same seed gives the same figures. By default 1. */
                 seed?: number;
             };
             header?: never;
@@ -17926,18 +17977,18 @@ export interface operations {
                 limit?: number;
                 /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
-                /** @description Only those of this user. */
+                /** @description Subscriptions of this user only. */
                 user_id?: string;
-                /** @description The topic they are in. */
+                /** @description Subscriptions to this topic only. */
                 topic?: string;
-                /** @description A tag they carry. */
+                /** @description Subscriptions with this tag only. */
                 tag?: string;
-                /** @description State of the subscriptions. */
+                /** @description Subscriptions in this state only. */
                 state?: "active" | "suspended" | "gone" | "unsubscribed" | "replaced" | "expired";
-                /** @description Push service of the subscriptions. */
+                /** @description Subscriptions at this push service only. */
                 gateway?: "fcm" | "mozilla" | "wns" | "apple" | "other";
                 /**
-                 * @description Active members of this segment, a name or an expression. It cannot be combined with other filters. A page may end early:
+                 * @description Active members of this segment (a name or an expression). Cannot be combined with other filters. A page may be short:
                  *     `done` shows whether there may be more.
                  */
                 segment?: string;
@@ -20953,7 +21004,7 @@ export interface operations {
     webhooks_deliveries_list_deliveries: {
         parameters: {
             query?: {
-                /** @description Only those that stand there. */
+                /** @description Requests in this state only. */
                 state?: components["schemas"]["WebhookDeliveryState"];
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -21263,11 +21314,11 @@ export interface operations {
                 actor?: string;
                 /** @description Action: `api_key.created`, `message.cancelled` … */
                 action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
-                /** @description To this user of `app`, by the label that the log calls them. */
+                /** @description User of `app` who is the object of the action. The log stores only a label derived from the id. */
                 user_id?: string;
-                /** @description At this time or later, to the millisecond. */
+                /** @description Earliest time of the actions, to the millisecond. */
                 since?: string;
-                /** @description End of the time, excluded. */
+                /** @description Time before which the actions happened. */
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -21388,7 +21439,7 @@ export interface operations {
     events_stream_all: {
         parameters: {
             query?: {
-                /** @description Only events of these kinds, separated by commas: `message.progress`, `lane.held` …, or all that begin alike: `lane`. */
+                /** @description Event kinds separated by commas, such as `message.progress`. A prefix selects all kinds below it: `lane`. */
                 kinds?: string;
             };
             header?: {
@@ -21463,7 +21514,7 @@ export interface operations {
     gateways_list: {
         parameters: {
             query?: {
-                /** @description Of this app alone: its id or slug. */
+                /** @description Id or slug of an app: its lanes only. */
                 app?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
@@ -22481,9 +22532,9 @@ export interface operations {
     metrics_reliability_show_all: {
         parameters: {
             query?: {
-                /** @description Lane of the metrics. */
+                /** @description Number of a lane: its metrics only. */
                 lane?: number;
-                /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
+                /** @description End of the hour (RFC 3339), within the last day. By default now. */
                 until?: string;
             };
             header?: {
@@ -22889,9 +22940,9 @@ export interface operations {
             query?: {
                 /** @description State of the sign-in attempt. */
                 state?: string;
-                /** @description Code of the provider for the person. */
+                /** @description Authorization code. */
                 code?: string;
-                /** @description Why it gives nothing. */
+                /** @description Error code of the provider, instead of `code`. */
                 error?: string;
             };
             header?: never;
