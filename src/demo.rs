@@ -18,6 +18,7 @@ mod history;
 mod progress;
 mod received;
 mod setup;
+mod site;
 mod subscribers;
 mod table;
 
@@ -28,7 +29,8 @@ use anyhow::{Context as _, bail};
 use account::Account;
 use campaign::Record;
 use progress::Progress;
-use setup::{APP, Setup};
+use setup::Setup;
+use site::{APP, TOPIC};
 
 /// Number of messages to single people.
 const SINGLES: u32 = 200;
@@ -138,7 +140,7 @@ fn calm(setup: &Setup) {
 
 /// Suggestions for the user: pages and commands to try.
 fn directions(setup: &Setup, campaign: &str, link: &str) -> String {
-    let (base, key, operator, topic) = (setup.api.base(), &setup.key, &setup.operator, setup::TOPIC);
+    let (base, key, operator, topic) = (setup.api.base(), &setup.key, &setup.operator, TOPIC);
     let (data, log) = (setup.data_dir().display(), setup.log());
     let (log, simulator) = (log.display(), setup.simulator.control());
     format!(

@@ -15,7 +15,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use super::client::Caller;
 use super::faults::{self, Fate};
 use super::progress::Progress;
-use super::setup::{APP, Setup, host_of, text};
+use super::setup::Setup;
+use super::site::{APP, host_of, text};
 use super::subscribers::Browser;
 use bellwire_core::clock::Timestamp;
 

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep};
 
 use super::client::Caller;
 use super::progress::Progress;
-use super::setup::{APP, Setup, TOPIC, host_of, text};
-use super::subscribers::gateway_of;
+use super::setup::Setup;
+use super::site::{APP, TOPIC, gateway_of, host_of, text};
 use bellwire_core::base64url;
 use bellwire_core::lane::Gateway;
 use bellwire_core::scope::Scope;

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::client::{Caller, Client};
-use super::setup::{ORIGIN, text};
+use super::site::{ORIGIN, host_of, text};
 use crate::api::{self, EngineHandle};
 use crate::config::Config;
 use crate::server::context::Context;
@@ -76,7 +76,7 @@ struct Shop<'a> {
 
 impl<'a> Shop<'a> {
     async fn open(context: &'a Context, config: &Config, seed: u64, operator: &'a str) -> anyhow::Result<Self> {
-        let host = |gateway: Gateway| HostSpec::new(gateway, super::setup::host_of(gateway));
+        let host = |gateway: Gateway| HostSpec::new(gateway, host_of(gateway));
         let simulator = Simulator::start(Options {
             hosts: Gateway::ALL.map(host).to_vec(),
             seed,

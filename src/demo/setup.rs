@@ -16,6 +16,7 @@ use super::client::{Caller, Client};
 use super::faults;
 use super::history;
 use super::progress::Progress;
+use super::site::{APP, ORIGIN, TOPIC, host_of, text};
 use crate::config::{Config, Flags};
 use crate::server::context::{Context, Migrations};
 use bellwire_core::base64url;
@@ -26,10 +27,6 @@ use bellwire_postgres::GUARD;
 use bellwire_simulator::gateways::{self, HostSpec, LogbookLimits, Simulator};
 use bellwire_store::keys::api_keys;
 
-pub(super) const APP: &str = "demo";
-pub(super) const TOPIC: &str = "news";
-/// Origin of the site whose pages register the browsers.
-pub(super) const ORIGIN: &str = "https://shop.example";
 const START_DEADLINE: Duration = Duration::from_secs(60);
 /// Maximum time for the server and its Postgres to stop.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
@@ -170,14 +167,6 @@ impl Setup {
         }
         Ok(())
     }
-}
-
-pub(super) fn host_of(gateway: Gateway) -> String {
-    format!("{}.bellwire.test", gateway.name())
-}
-
-pub(super) fn text<'a>(json: &'a Value, member: &str) -> anyhow::Result<&'a str> {
-    json[member].as_str().with_context(|| format!("the answer has no {member}"))
 }
 
 /// Returns the settings of the demo's server. Other environment variables apply, too, except the database URL.

@@ -7,14 +7,12 @@ use serde_json::json;
 use super::client::Caller;
 use super::faults::Fate;
 use super::progress::Progress;
-use super::setup::{APP, ORIGIN, Setup, TOPIC, host_of, text};
+use super::setup::Setup;
+use super::site::{APP, ORIGIN, TOPIC, gateway_of, host_of, text};
 use bellwire_core::lane::Gateway;
 
 /// Concurrent registrations.
 const AT_ONCE: usize = 32;
-/// Shares of the push services among the browsers, in twentieths.
-const SHARES: [(Gateway, u32); 5] =
-    [(Gateway::Fcm, 9), (Gateway::Mozilla, 4), (Gateway::Apple, 3), (Gateway::Wns, 2), (Gateway::Other, 2)];
 /// One browser in this number belongs to a signed-in user. It has no common divisor with 20, so that every push service has
 /// some.
 const SIGNED_IN: u32 = 7;
@@ -28,17 +26,6 @@ pub(super) struct Browser {
     pub fate: Fate,
     /// User id of the browser's owner; null for an anonymous visitor.
     pub user: Option<String>,
-}
-
-pub(super) fn gateway_of(n: u32) -> Gateway {
-    let mut at = n % 20;
-    for (gateway, share) in SHARES {
-        match at.checked_sub(share) {
-            Some(rest) => at = rest,
-            None => return gateway,
-        }
-    }
-    Gateway::Fcm // the shares make twenty
 }
 
 /// Registers `n` browsers. Pages register anonymous browsers without a secret. The site's server registers those of signed-in users,
@@ -84,6 +71,7 @@ async fn register_one(setup: &Setup, index: u32) -> anyhow::Result<Browser> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::site::SHARES;
     use super::*;
 
     #[test]

@@ -110,7 +110,7 @@ async fn file_in_current_directory_is_mentioned_not_read() {
     let output = run(&mut print()).await;
     assert!(String::from_utf8_lossy(&output.stdout).contains("batch_max = \"500\" # default"), "{output:?}");
     let told = error_text(&output);
-    assert_eq!(told.lines().filter(|line| line.contains("bellwire.toml is not read")).count(), 1, "{told}");
+    assert_eq!(told.lines().filter(|line| line.contains("bellwire.toml is ignored")).count(), 1, "{told}");
     let output = run(print().args(["--config", "bellwire.toml"])).await;
     assert!(String::from_utf8_lossy(&output.stdout).contains("batch_max = \"111\" # bellwire.toml"), "{output:?}");
     assert_eq!(error_text(&output), "");

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{HOUR, HOURS, SHOP, content};
 use crate::demo::client::{Caller, Client};
-use crate::demo::setup::{ORIGIN, host_of, text};
-use crate::demo::subscribers::gateway_of;
+use crate::demo::site::{ORIGIN, gateway_of, host_of, text};
 use bellwire_core::clock::Clock;
 use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::{Delivery, Simulator};

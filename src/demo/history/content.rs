@@ -4,7 +4,7 @@ use chrono::{Datelike as _, TimeDelta};
 use serde_json::{Value, json};
 
 use super::{AFTERNOON, DAYS, SHOP};
-use crate::demo::setup::ORIGIN;
+use crate::demo::site::ORIGIN;
 use bellwire_core::clock::Timestamp;
 
 /// Browsers that the shop brings along from its previous system.

@@ -126,7 +126,7 @@ pub async fn a_sunset_rule_is_given_at_the_shell() {
     let refused = shell.refused(&[send.as_slice(), &["--unclicked-for", "soon"]].concat()).await;
     assert!(refused.starts_with("bellwire: --unclicked-for: must be a span"), "{refused}");
     let refused = shell.refused(&[send.as_slice(), &["--welcome", "3d"]].concat()).await;
-    assert!(refused.starts_with("bellwire: --unclicked, --unclicked-for: must hold"), "{refused}");
+    assert!(refused.starts_with("bellwire: --unclicked, --unclicked-for: must have"), "{refused}");
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn refusal_names_argument_and_remedy() {
         ("app show ..", "There is no such app."),
         ("key create --app nowhere --scope send --name x", "There is no such app."),
         ("key create --app shop --scope send --name x --expires-at 2001-01-01", "--expires-at: must be in the future"),
-        ("key create --app shop --scope operator --name x", "--scope \"operator\": is not for an app's keys"),
+        ("key create --app shop --scope operator --name x", "--scope \"operator\": is only for keys of the server"),
         ("key revoke --operator ak_1", "bellwire: KEY: expected an id of the form ak_"),
         ("vapid subject --app shop push@example.com", "bellwire: CONTACT: must begin with mailto: or https://"),
         ("vapid import --app shop no-such-file", "bellwire: cannot read no-such-file: "),
