@@ -234,7 +234,12 @@ async fn killed_import_resumes_without_loss() {
     assert_eq!(count(pool, "SELECT count(*) FROM subscriptions").await, N as i64);
     assert_eq!(count(pool, "SELECT count(DISTINCT endpoint_mac) FROM subscriptions").await, N as i64);
     assert_eq!(count(pool, "SELECT sum(n)::bigint FROM audiences WHERE topic = 0").await, N as i64);
-    assert!(shell.refused(&["import", &file, "--app", "shop", "--resume"]).await.contains("this app has no interrupted import"));
+    assert!(
+        shell
+            .refused(&["import", &file, "--app", "shop", "--resume"])
+            .await
+            .contains("this app has no interrupted import")
+    );
 }
 
 #[tokio::test]
