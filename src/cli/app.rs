@@ -109,6 +109,10 @@ pub(super) fn app() -> Group {
             "bellwire app restore-pruned shop --lane 3 --since 2030-01-31T08:00:00Z --until 2030-01-31T08:30:00Z --dry-run",
             "bellwire app restore-pruned shop --since 2030-01-31T08:00:00Z",
         ]),
+        verb("losses", "GET /apps/{app}/lost-subscriptions", "Show lost subscriptions by day and push service")
+            .takes([named_app(), option("--days <DAYS>", "?days", "Days up to today: 1 to 366, by default 30").is(number(1..=366))])
+            .list(columns! { "DAY" => "/day", "PUSH SERVICE" => "/gateway", "KEY" => "/vapid_key_id", "GONE" => "/gone", "SUSPENDED" => "/suspended" })
+            .examples(["bellwire app losses shop --days 7"]),
         verb(
             "delete",
             "DELETE /apps/{app}",

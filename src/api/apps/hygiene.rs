@@ -11,9 +11,7 @@ use crate::api::http::extract::Query;
 use crate::api::http::paging::Page;
 use crate::api::http::problem::Problem;
 use crate::api::http::routes::routes;
-use bellwire_core::id::VapidKeyId;
-use bellwire_core::lane::Gateway;
-use bellwire_store::audience::hygiene::{self, LossRow};
+use bellwire_store::audience::hygiene::{self, SubscriptionLoss};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
@@ -32,29 +30,6 @@ pub(crate) struct HygieneQuery {
     /// Length of the period in days, which ends today: 1 to 366, by default 30. Subscriptions deleted by retention are not
     /// counted.
     days: Option<u16>,
-}
-
-/// Subscriptions lost on one day, at one push service and under one VAPID key.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SubscriptionLoss {
-    /// The day, in UTC.
-    #[schema(format = Date)]
-    day: String,
-    /// Push service of the subscriptions.
-    gateway: Gateway,
-    /// VAPID key that the subscriptions use.
-    vapid_key_id: VapidKeyId,
-    /// Subscriptions that the push service reported as gone.
-    gone: i64,
-    /// Subscriptions that were suspended because the push service refused too many pushes. They get no pushes.
-    suspended: i64,
-}
-
-impl From<LossRow> for SubscriptionLoss {
-    fn from(row: LossRow) -> Self {
-        let LossRow { day, gateway, vapid_key, gone, suspended } = row;
-        Self { day, gateway, vapid_key_id: vapid_key, gone, suspended }
-    }
 }
 
 /// Report on lost subscriptions.
@@ -81,8 +56,5 @@ pub(crate) async fn report(
     let first = state.clock.now().date_naive() - TimeDelta::days(i64::from(days) - 1);
     let since = first.and_time(chrono::NaiveTime::MIN).and_utc();
     let losses = hygiene::losses(state.reads.pool(), server.app.id, since).await?;
-    Ok(axum::Json(LostSubscriptions {
-        since,
-        page: Page::complete(losses.into_iter().map(SubscriptionLoss::from).collect()),
-    }))
+    Ok(axum::Json(LostSubscriptions { since, page: Page::complete(losses) }))
 }

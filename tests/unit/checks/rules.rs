@@ -102,7 +102,7 @@ fn clocks_may_differ_by_two_seconds_either_way() {
 
 #[test]
 fn a_clock_is_told_as_people_say_it() {
-    for (ahead_us, words) in [(-499, "shows what"), (500, "is 1 ms ahead of"), (-2_600, "is 3 ms behind")] {
+    for (ahead_us, words) in [(-499, "agrees with"), (500, "is 1 ms ahead of"), (-2_600, "is 3 ms behind")] {
         assert!(clock(ahead_us).detail.contains(words), "{ahead_us}");
     }
 }
@@ -112,11 +112,11 @@ fn database_is_new_enough_and_durable() {
     for (version_number, health) in [(150_000, Health::Ok), (180_001, Health::Ok), (140_012, Health::Failure)] {
         is(&version(&DatabaseSettings { version_number, ..settings() }), health, "17.4");
     }
-    is(&durability(&settings()), Health::Ok, "outlives");
+    is(&durability(&settings()), Health::Ok, "survives");
     is(
         &durability(&DatabaseSettings { synchronous_commit: "remote_write".into(), ..settings() }),
         Health::Ok,
-        "outlives",
+        "survives",
     );
     for (wrong, named) in [
         (DatabaseSettings { fsync: false, ..settings() }, "ALTER SYSTEM SET fsync = on"),
@@ -138,7 +138,7 @@ fn connections_and_transactions_do_not_run_out_unnoticed() {
         is(&connections(&DatabaseSettings { connections: in_use, ..settings() }), health, "of 100");
     }
     for (autovacuum, xid_age, health, named) in [
-        (true, 200_000_000, Health::Ok, "autovacuum"),
+        (true, 200_000_000, Health::Ok, "Autovacuum"),
         (true, 1_000_000_000, Health::Warning, "VACUUM (FREEZE);"),
         (true, 1_900_000_000, Health::Failure, "1900 million"),
         (false, 0, Health::Failure, "autovacuum = on"),
@@ -193,7 +193,11 @@ fn maintenance_and_dispatch_stalls_are_distinguished() {
     for (waited_s, health) in
         [(None, Health::Ok), (Some(299), Health::Ok), (Some(300), Health::Warning), (Some(3_600), Health::Failure)]
     {
-        is(&queue(waited_s.map(Duration::from_secs)), health, if health == Health::Ok { "Nothing" } else { "minutes" });
+        is(
+            &queue(waited_s.map(Duration::from_secs)),
+            health,
+            if health == Health::Ok { "No due delivery" } else { "minutes" },
+        );
     }
 }
 

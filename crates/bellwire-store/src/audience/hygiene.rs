@@ -1,30 +1,35 @@
 //! Report on lost subscriptions, by day, push service and VAPID key.
 
+use serde::Serialize;
 use sqlx::PgPool;
+use utoipa::ToSchema;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 
-/// Losses of one day in one lane.
-#[derive(Debug, Clone)]
-pub struct LossRow {
-    /// Day in UTC, such as `2027-01-31`.
+/// Subscriptions lost on one day, at one push service and under one VAPID key.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SubscriptionLoss {
+    /// The day, in UTC.
+    #[schema(format = Date)]
     pub day: String,
+    /// Push service of the subscriptions.
     pub gateway: Gateway,
-    pub vapid_key: VapidKeyId,
+    /// VAPID key that the subscriptions use.
+    pub vapid_key_id: VapidKeyId,
     /// Subscriptions that the push service reported as gone.
     pub gone: i64,
-    /// Suspended subscriptions, which get no pushes.
+    /// Subscriptions that were suspended because the push service refused too many pushes. They get no pushes.
     pub suspended: i64,
 }
 
 /// Reads the losses since a time, the latest day first.
-pub async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
+pub async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<SubscriptionLoss>> {
     fetch_all!(
         pool,
-        LossRow,
-        r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway AS "gateway: Gateway", l.vapid_key,
+        SubscriptionLoss,
+        r#"SELECT to_char(s.ended_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS "day!", l.gateway AS "gateway: Gateway", l.vapid_key AS vapid_key_id,
              count(*) FILTER (WHERE s.state = 'gone') AS "gone!",
              count(*) FILTER (WHERE s.state = 'suspended') AS "suspended!"
            FROM subscriptions s JOIN lanes l ON l.id = s.lane

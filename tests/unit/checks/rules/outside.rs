@@ -43,8 +43,8 @@ fn clock_is_compared_with_most_push_services() {
     let shown = |seconds: i64| greeted(0, Ok((404, Some(now() + TimeDelta::seconds(seconds)))));
     assert_eq!(gateway_clock(&[greeted(0, Ok((404, None))), greeted(0, Err(Failure::Tls))], now()), None);
     for (seconds, health, named) in [
-        (0, Health::Ok, "shows what"),
-        (-9, Health::Ok, "shows what"),
+        (0, Health::Ok, "agrees with"),
+        (-9, Health::Ok, "agrees with"),
         (10, Health::Warning, "10 s behind"),
         (-299, Health::Warning, "299 s ahead of"),
         (86_400, Health::Failure, "VAPID tokens are refused"),
@@ -52,7 +52,7 @@ fn clock_is_compared_with_most_push_services() {
         is(&gateway_clock(&[shown(seconds)], now()).unwrap(), health, named);
     }
     let one_is_wrong = [shown(0), shown(86_400), shown(1)];
-    is(&gateway_clock(&one_is_wrong, now()).unwrap(), Health::Ok, "shows what");
+    is(&gateway_clock(&one_is_wrong, now()).unwrap(), Health::Ok, "agrees with");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn public_url_leads_to_this_server() {
     for (heard, health, named) in [
         (heard(200, &[], r#"{"status":"ok"}"#), Health::Ok, "by a certificate that browsers trust"),
         (heard(200, &[], "<html>"), Health::Failure, "Something else answers"),
-        (heard(404, &[], ""), Health::Failure, "hand all paths"),
+        (heard(404, &[], ""), Health::Failure, "forward all paths"),
         (heard(502, &[], ""), Health::Failure, "bellwire serve"),
         (Err("no connection: invalid peer certificate: Expired".to_owned()), Health::Failure, "Renew it"),
         (Err("no response within 3 s".to_owned()), Health::Warning, "its own public address"),
