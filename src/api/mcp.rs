@@ -36,7 +36,7 @@ use super::http::app_ref::AppRef;
 use super::http::auth::{KeyHolder, Local};
 use super::http::caller::Caller;
 use super::http::extract::{IDEMPOTENCY_KEY, Octets, Query, named_app};
-use super::http::problem::{Problem, ProblemCode};
+use super::http::problem::Problem;
 use crate::config::McpAccess;
 use bellwire_store::keys::audit::AuditAction;
 use retries::{CallDigest, UnansweredCalls};
@@ -196,6 +196,7 @@ type ToolResult<T> = Result<T, String>;
 
 impl ToolCall<'_> {
     async fn run(mut self) -> ToolResult<Value> {
+        self.arguments.retain(|_, value| !value.is_null());
         if let Some(app) = self.connection.caller.key_app() {
             self.arguments.entry("app").or_insert_with(|| app.to_string().into());
             if self.tool.tool.input_schema["properties"].get("app").is_none() {
@@ -210,31 +211,28 @@ impl ToolCall<'_> {
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
-        if let Effect::Send(dry_run) = &self.tool.effect {
+        let request = self.tool.request(&self.arguments)?;
+        if self.tool.effect == Effect::Read {
+            return self.ask(request).await;
+        }
+        if redaction::is_in(&request.body) {
+            return Err(redaction::REFUSAL.to_owned());
+        }
+        let call = CallDigest::new(self.connection.caller.counted_as().unwrap_or_default(), &request);
+        let McpServer { state, unanswered, .. } = self.server;
+        if let Effect::Send(dry_run) = &self.tool.effect
+            && !unanswered.is_retry(&call, state.clock.now())
+        {
             let expected = self.arguments.get(EXPECTED).and_then(Value::as_i64);
             let counted = self.ask(self.tool.dry_run(dry_run, &self.arguments)?).await?;
             if let Some(refusal) = confirmation::refusal(expected, &counted) {
                 return Ok(refusal);
             }
         }
-        let request = self.tool.request(&self.arguments)?;
-        match self.tool.effect {
-            Effect::Read => self.ask(request).await,
-            Effect::Write | Effect::Send(_) => self.change(request).await,
-        }
-    }
-
-    /// Makes a request that changes something, under the idempotency key of the call.
-    async fn change(&self, request: ToolRequest) -> ToolResult<Value> {
-        let McpServer { state, unanswered, .. } = self.server;
-        let caller = self.connection.caller.counted_as().unwrap_or_default();
-        let arguments = Value::Object(self.arguments.clone()).to_string();
-        let call = CallDigest::new(caller, &self.tool.tool.name, &arguments);
-        let key = unanswered.begin(&call, state.clock.uuid());
+        let key = unanswered.begin(&call, state.clock.uuid(), state.clock.now());
         let (status, response) = self.send(request, Some(&key.to_string())).await?;
-        let is_at_work = response["code"] == ProblemCode::IdempotencyKeyInProgress.name();
-        if !status.is_server_error() && !is_at_work {
-            unanswered.answered(&call);
+        if status.is_success() {
+            unanswered.succeeded(&call);
         }
         successful(status, response)
     }
@@ -286,7 +284,7 @@ impl ToolCall<'_> {
     async fn record(&self, is_refused: bool) -> sqlx::Result<()> {
         let McpServer { state, .. } = self.server;
         let app = match self.arguments.get("app").and_then(Value::as_str) {
-            Some(app) if self.connection.caller.key_app().is_none() => {
+            Some(app) if !is_refused && self.connection.caller.key_app().is_none() => {
                 named_app(state, AppRef::from(app)).await.ok().map(|app| app.id)
             }
             _ => self.connection.caller.key_app(),

@@ -255,10 +255,9 @@ const NEVER_ONCE: [&str; 5] = [
     "/v1/session/passkeys/options",
 ];
 
-/// Requests that change nothing, although they are no `GET`.
-const READS: [&str; 7] = [
+/// Requests that change nothing, although they are no `GET`. A link check is not among them: it calls an address of the caller's choice.
+const READS: [&str; 6] = [
     "/v1/apps/{app}/campaigns/{campaign}/dry-run",
-    "/v1/apps/{app}/link-check",
     "/v1/apps/{app}/policies/preview",
     "/v1/apps/{app}/policies/simulate",
     "/v1/apps/{app}/segments/preview",
@@ -266,7 +265,7 @@ const READS: [&str; 7] = [
     "/v1/apps/{app}/templates/preview",
 ];
 /// Requests that send to subscriptions. One that resumes a send is not among them, because its start was.
-const SENDS: [&str; 7] = [
+const SENDS: [&str; 8] = [
     "/v1/apps/{app}/campaigns/{campaign}/start",
     "/v1/apps/{app}/campaigns/{campaign}/test",
     "/v1/apps/{app}/dead-letters/replay",
@@ -274,6 +273,7 @@ const SENDS: [&str; 7] = [
     "/v1/apps/{app}/messages",
     "/v1/apps/{app}/messages/batch",
     "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry",
+    "/v1/apps/{app}/subscriptions/{subscription}/diagnoses",
 ];
 
 /// Returns the effect of an operation, for tools that are made from the description.

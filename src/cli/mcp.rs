@@ -56,15 +56,21 @@ async fn serve(bridge: Bridge) -> anyhow::Result<()> {
     let stop = told_to_stop()?;
     // A wrong key or address is an error of the command, not of a tool.
     bridge.ask("tools/list", json!({})).await?;
-    let serving = async {
-        let running = serve_server(bridge, stdio()).await.context("the client did not begin with the protocol")?;
-        running.waiting().await?;
-        Ok(())
+    tokio::pin!(stop);
+    let running = tokio::select! {
+        running = serve_server(bridge, stdio()) => running.context("the client did not begin with the protocol")?,
+        () = &mut stop => return Ok(()),
     };
+    let (cancel, ended) = (running.cancellation_token(), running.waiting());
+    tokio::pin!(ended);
     tokio::select! {
-        served = serving => served,
-        () = stop => Ok(()),
+        ended = &mut ended => drop(ended?),
+        () = stop => {
+            cancel.cancel();
+            drop(ended.await?); // the task has ended, and with it its use of the database
+        }
     }
+    Ok(())
 }
 
 struct Bridge {

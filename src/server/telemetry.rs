@@ -25,7 +25,7 @@ use bellwire_store::operations::log_level;
 use bellwire_telemetry::metrics;
 
 /// Libraries that log warnings only. Directives of the operator follow and override them.
-const QUIET: &str = "h2=warn,hyper=warn,rustls=warn,sqlx=warn,tower=warn";
+const QUIET: &str = "h2=warn,hyper=warn,rmcp=error,rustls=warn,sqlx=warn,tower=warn";
 /// Target of sqlx for statements. Slow ones are warnings.
 const STATEMENTS: &str = "sqlx::query";
 /// Interval of the query for directives of operators.

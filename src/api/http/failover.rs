@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// Delays a request while no database host accepts writes. Refuses writes while commits are not confirmed: the request would
 /// otherwise hang.
 pub(in crate::api) async fn wait(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if !request.uri().path().starts_with("/v1/") {
+    let path = request.uri().path();
+    if !path.starts_with("/v1/") && path != "/mcp" {
         return next.run(request).await;
     }
     if state.primary.is_gone() {

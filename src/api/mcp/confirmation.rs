@@ -12,6 +12,11 @@ struct Recipients {
 
 /// Returns the refusal of a send whose number of recipients is not confirmed. An estimate is confirmed within its margin.
 pub(super) fn refusal(expected: Option<i64>, dry_run: &Value) -> Option<Value> {
+    let more = dry_run["more_messages"].as_i64().unwrap_or(0);
+    if more > 0 {
+        let next = "Nothing was sent: this campaign has too many messages to count. Start it by the admin page or the command line.";
+        return Some(json!({"sent": false, "next": next, "dry_run": dry_run}));
+    }
     let Recipients { count, margin } = recipients(dry_run);
     let reason = match expected {
         Some(expected) if expected.abs_diff(count) <= margin.unsigned_abs() => return None,

@@ -9,6 +9,10 @@ const PRIVATE: [&str; 5] = ["token", "endpoint", "p256dh", "auth", "link"];
 
 const REDACTED: &str = "[redacted]";
 
+/// Refusal of a change with redacted values, which would replace the real ones.
+pub(super) const REFUSAL: &str =
+    "nothing was changed: the body contains \"[redacted]\"; leave that member out, or give its real value";
+
 /// Whether a schema has a credential as a member, at any depth.
 pub(super) fn has_credential(schema: &Value) -> bool {
     match schema {
@@ -17,6 +21,16 @@ pub(super) fn has_credential(schema: &Value) -> bool {
                 || has_credential(member)
         }),
         Value::Array(items) => items.iter().any(has_credential),
+        _ => false,
+    }
+}
+
+/// Whether a redacted value is in a request, at any depth.
+pub(super) fn is_in(body: &Value) -> bool {
+    match body {
+        Value::String(text) => text == REDACTED,
+        Value::Object(members) => members.values().any(is_in),
+        Value::Array(items) => items.iter().any(is_in),
         _ => false,
     }
 }

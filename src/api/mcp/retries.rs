@@ -1,40 +1,52 @@
-//! Idempotency keys of calls without a response: a retry with equal arguments gets the key of the first call.
+//! Idempotency keys of calls without a success: within ten minutes a retry of the same request gets the key of the first call.
 
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use chrono::TimeDelta;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-/// Calls in memory at most, beyond which all are forgotten.
+use super::tools::ToolRequest;
+use bellwire_core::clock::Timestamp;
+
+/// Maximum number of calls in memory. The next one removes all others.
 const CALLS_MAX: usize = 1_000;
+/// Time for a retry. An equal call after that is a new one, such as a greeting on the next day.
+const KEPT_FOR: TimeDelta = TimeDelta::minutes(10);
 
 #[derive(Debug, Default)]
-pub(super) struct UnansweredCalls(Mutex<HashMap<Vec<u8>, Uuid>>);
+pub(super) struct UnansweredCalls(Mutex<HashMap<CallDigest, (Uuid, Timestamp)>>);
 
-/// A call: its caller, tool and arguments, as a digest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// SHA-256 of a call: its caller and its request to the API. A confirmed number of recipients is not part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CallDigest(Vec<u8>);
 
 impl CallDigest {
-    pub(super) fn new(caller: Uuid, tool: &str, arguments: &str) -> Self {
-        Self(digest(&SHA256, format!("{caller} {tool} {arguments}").as_bytes()).as_ref().to_vec())
+    pub(super) fn new(caller: Uuid, ToolRequest { method, uri, body }: &ToolRequest) -> Self {
+        Self(digest(&SHA256, format!("{caller} {method} {uri} {body}").as_bytes()).as_ref().to_vec())
     }
 }
 
 impl UnansweredCalls {
-    /// Returns the key of a call: that of an equal call without a response, or `fresh`.
-    pub(super) fn begin(&self, call: &CallDigest, fresh: Uuid) -> Uuid {
-        let mut keys = self.0.lock();
-        if keys.len() >= CALLS_MAX && !keys.contains_key(&call.0) {
-            keys.clear();
-        }
-        *keys.entry(call.0.clone()).or_insert(fresh)
+    /// Whether the call repeats one without a success, whose number of recipients was confirmed.
+    pub(super) fn is_retry(&self, call: &CallDigest, now: Timestamp) -> bool {
+        self.0.lock().get(call).is_some_and(|(_, at)| now - *at < KEPT_FOR)
     }
 
-    /// Forgets the key of a call that got its response.
-    pub(super) fn answered(&self, call: &CallDigest) {
-        self.0.lock().remove(&call.0);
+    /// Returns the key of a call: that of an equal call without a success, or `fresh`.
+    pub(super) fn begin(&self, call: &CallDigest, fresh: Uuid, now: Timestamp) -> Uuid {
+        let mut keys = self.0.lock();
+        keys.retain(|_, (_, at)| now - *at < KEPT_FOR);
+        if keys.len() >= CALLS_MAX && !keys.contains_key(call) {
+            keys.clear();
+        }
+        keys.entry(call.clone()).or_insert((fresh, now)).0
+    }
+
+    /// Removes the key of a call that succeeded. A refused call does not use its key up.
+    pub(super) fn succeeded(&self, call: &CallDigest) {
+        self.0.lock().remove(call);
     }
 }
 

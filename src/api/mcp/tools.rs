@@ -122,7 +122,7 @@ fn tool(description: &Value, path: &str, method: &str, operation: &Value) -> Opt
     let about = format!("{}\n\n{}", text("summary"), text("description"));
     let hints = ToolAnnotations::new()
         .read_only(effect == Effect::Read)
-        .destructive(method == "delete")
+        .destructive(effect != Effect::Read)
         .idempotent(matches!(method, "get" | "put" | "delete"))
         .open_world(false);
     Some(OperationTool {
@@ -203,6 +203,9 @@ impl OperationTool {
         let known = &self.tool.input_schema["properties"];
         if let Some(name) = arguments.keys().find(|name| known.get(name.as_str()).is_none()) {
             return Err(format!("the argument \"{name}\" does not exist; see the tool's input schema"));
+        }
+        if let Some((name, _)) = arguments.iter().find(|(name, value)| *name != BODY && value.is_object()) {
+            return Err(format!("the argument \"{name}\" must not be an object"));
         }
         let mut uri = self.filled(&self.path, arguments)?;
         let mut query = form_urlencoded::Serializer::new(String::new());

@@ -29,3 +29,9 @@ fn messages_of_campaigns_add_up() {
     let replay = json!({"matched": 4, "messages": ["msg_1"]});
     assert_eq!(recipients(&replay), Recipients { count: 4, margin: 0 });
 }
+
+#[test]
+fn campaign_that_was_not_counted_whole_is_refused() {
+    let refusal = refusal(Some(3), &json!({"messages": [counted(3, 0)], "more_messages": 1})).expect("a refusal");
+    assert!(refusal["next"].as_str().is_some_and(|next| next.contains("too many messages")), "{refusal}");
+}

@@ -75,3 +75,9 @@ fn credentials_are_found_in_schemas() {
     assert!(has_credential(&nested));
     assert!(!has_credential(&json!({"properties": {"name": {"description": "secret"}}})));
 }
+
+#[test]
+fn redacted_values_are_found_in_requests() {
+    assert!(is_in(&json!({"content": {"data": [{"link": "[redacted]"}]}})));
+    assert!(!is_in(&json!({"content": {"title": "a [redacted] report"}})));
+}
