@@ -48,8 +48,8 @@ async fn links(conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId]) -> s
         Link,
         r#"SELECT s.id, CASE WHEN s.state = 'replaced' THEN s.replaced_by END AS "next: SubscriptionId", s.endpoint_mac, s.user_id
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-           WHERE s.app = $1 AND ($4::smallint[] IS NULL OR s.shard = ANY ($4))"#,
-        (app.0, &shard_column(ids), ids as &[SubscriptionId], shards_of(ids) as _)
+           WHERE s.app = $1 AND s.shard = ANY ($4)"#,
+        (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
     )
 }
 

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::types::{Json, JsonValue};
 use sqlx::{Decode, PgConnection, Postgres, Type};
 
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column};
 use crate::keyset::{Keyset, paged};
 use bellwire_core::assignment::{Assigned, Former};
 use bellwire_core::clock::Timestamp;
@@ -148,18 +148,10 @@ pub(crate) struct Stretch {
     pub accepted_at: Timestamp,
 }
 
-/// The next of a stretch, in order of id.
-pub(crate) async fn next(
-    conn: &mut PgConnection,
-    of: &Stretch,
-    needs: &Needs,
-    n: usize,
-    now: Timestamp,
-) -> sqlx::Result<Vec<CandidateRow>> {
-    let mut next = Vec::with_capacity(n);
-    let n = i64::try_from(n).unwrap_or(i64::MAX);
-    let mut rows = match of.topic {
-        None => query!(
+/// Declares the statements of [`next`], for all shards or one.
+macro_rules! next {
+    ($of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        query!(
             CandidateRow,
             r#"
             SELECT id, NULL::integer AS "lane: LaneId", last_seen, CASE WHEN $6 THEN tags END AS tags,
@@ -170,32 +162,50 @@ pub(crate) async fn next(
                    CASE WHEN $9 THEN created_at END AS created_at, CASE WHEN $9 THEN former END AS "former: _"
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
-              AND ($10::smallint IS NULL OR shard = $10)
+            "# + $within + r#"
             ORDER BY id LIMIT $5
             "#,
-            (of.lane.0, of.after.0, of.accepted_at, now, n, needs.tags, needs.attributes, needs.consent, needs.profile),
-            (of.shard)
+            ($of.lane.0, $of.after.0, $of.accepted_at, $now, $n, $needs.tags, $needs.attributes, $needs.consent),
+            ($needs.profile $(, $shard)?)
         )
-        .fetch(conn),
-        Some(topic) => query!(
+    };
+    ($topic:ident; $of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        query!(
             CandidateRow,
             r#"
-            SELECT s.id, NULL::integer AS "lane: LaneId", s.last_seen, CASE WHEN $7 THEN s.tags END AS tags,
-                   CASE WHEN $8 THEN s.attributes END AS "attributes: _", CASE WHEN $9 THEN s.consent_at END AS consent_at,
-                   CASE WHEN $9 THEN s.consent_source END AS consent_source,
-                   CASE WHEN $10 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $10 THEN s.user_id END AS user_id,
-                   CASE WHEN $10 THEN s.locale END AS locale, CASE WHEN $10 THEN s.timezone END AS timezone,
-                   CASE WHEN $10 THEN s.created_at END AS created_at, CASE WHEN $10 THEN s.former END AS "former: _"
-            FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
-            WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
-              AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
-              AND ($11::smallint IS NULL OR t.shard = $11)
-            ORDER BY t.subscription LIMIT $6
-            "#,
-            (topic, of.lane.0, of.after.0, of.accepted_at, now, n, needs.tags, needs.attributes, needs.consent),
-            (needs.profile, of.shard)
+        SELECT s.id, NULL::integer AS "lane: LaneId", s.last_seen, CASE WHEN $7 THEN s.tags END AS tags,
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", CASE WHEN $9 THEN s.consent_at END AS consent_at,
+               CASE WHEN $9 THEN s.consent_source END AS consent_source,
+               CASE WHEN $10 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $10 THEN s.user_id END AS user_id,
+               CASE WHEN $10 THEN s.locale END AS locale, CASE WHEN $10 THEN s.timezone END AS timezone,
+               CASE WHEN $10 THEN s.created_at END AS created_at, CASE WHEN $10 THEN s.former END AS "former: _"
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        "# + $within + r#"
+        ORDER BY t.subscription LIMIT $6
+        "#,
+            ($topic, $of.lane.0, $of.after.0, $of.accepted_at, $now, $n, $needs.tags, $needs.attributes),
+            ($needs.consent, $needs.profile $(, $shard)?)
         )
-        .fetch(conn),
+    };
+}
+
+/// Returns the next candidates of a stretch, in order of id.
+pub(crate) async fn next(
+    conn: &mut PgConnection,
+    of: &Stretch,
+    needs: &Needs,
+    n: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<CandidateRow>> {
+    let mut next = Vec::with_capacity(n);
+    let n = i64::try_from(n).unwrap_or(i64::MAX);
+    let mut rows = match (of.topic, of.shard) {
+        (None, None) => next!(of, needs, n, now, "").fetch(conn),
+        (None, Some(shard)) => next!(of, needs, n, now, "AND shard = $10", shard).fetch(conn),
+        (Some(topic), None) => next!(topic; of, needs, n, now, "").fetch(conn),
+        (Some(topic), Some(shard)) => next!(topic; of, needs, n, now, "AND t.shard = $11", shard).fetch(conn),
     };
     while let Some(mut row) = rows.try_next().await? {
         row.lane = Some(of.lane);
@@ -213,8 +223,8 @@ pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> s
                   s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at AS "created_at?", s.consent_at,
                   s.consent_source, s.former AS "former: _"
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-           WHERE ($3::smallint[] IS NULL OR s.shard = ANY ($3))"#,
-        (&shard_column(ids), ids as &[SubscriptionId], shards_of(ids) as _)
+           WHERE s.shard = ANY ($3)"#,
+        (&shard_column(ids), ids as &[SubscriptionId], &engine::shards_of(ids))
     )
 }
 
@@ -251,7 +261,7 @@ pub(crate) async fn sample(
         conn,
         DrawnRow,
         r#"
-        SELECT (ctid::text::point)[0]::bigint AS "page!", id, lane, last_seen,
+        SELECT (ctid::text::point)[0]::bigint + CASE WHEN $7 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, last_seen,
                CASE WHEN $3 THEN tags END AS tags, CASE WHEN $4 THEN attributes END AS "attributes: Document",
                CASE WHEN $5 THEN consent_at END AS consent_at, CASE WHEN $5 THEN consent_source END AS consent_source,
                CASE WHEN $6 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $6 THEN user_id END AS user_id,
@@ -259,7 +269,8 @@ pub(crate) async fn sample(
                CASE WHEN $6 THEN created_at END AS created_at
         FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
         "#,
-        (percent, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile)
+        (percent, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile),
+        (engine::is_distributed())
     )
 }
 
@@ -275,7 +286,7 @@ pub(crate) async fn sample_members(
         conn,
         DrawnRow,
         r#"
-        SELECT (t.ctid::text::point)[0]::bigint AS "page!", s.id, s.lane,
+        SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $8 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane,
                s.last_seen, CASE WHEN $4 THEN s.tags END AS tags, CASE WHEN $5 THEN s.attributes END AS "attributes: Document",
                CASE WHEN $6 THEN s.consent_at END AS consent_at, CASE WHEN $6 THEN s.consent_source END AS consent_source,
                CASE WHEN $7 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $7 THEN s.user_id END AS user_id,
@@ -285,6 +296,7 @@ pub(crate) async fn sample_members(
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'
         "#,
-        (percent, topic, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile)
+        (percent, topic, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile),
+        (engine::is_distributed())
     )
 }

@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::audience::subscriptions::row::SubscriptionKeys;
-use crate::connections::engine::shards_of;
+use crate::connections::engine::{self, shards_of};
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{ReceiptKind, Tier};
@@ -97,7 +97,16 @@ struct Reporter {
     zone: Tz,
 }
 
-/// Those of these subscriptions that are active.
+/// Engagement of a person as stored.
+struct StoredEngagement {
+    id: SubscriptionId,
+    app: AppId,
+    origin_id: SubscriptionId,
+    user_id: Option<String>,
+    timezone: Option<String>,
+}
+
+/// Returns the active ones of these subscriptions, with person and time zone.
 async fn reporters(
     conn: &mut PgConnection,
     ids: Vec<SubscriptionId>,
@@ -106,13 +115,21 @@ async fn reporters(
         return Ok(HashMap::new());
     }
     let keys = SubscriptionKeys::of(ids);
-    let found = fetch_all!(
-        &mut *conn,
-        r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
+    macro_rules! reporters {
+        ($within:literal $(, $shards:expr)?) => {
+            query!(
+                StoredEngagement,
+                r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
-           WHERE s.state = 'active' AND ($3::smallint[] IS NULL OR s.shard = ANY ($3))"#,
-        (&keys.shards, &keys.ids as &[SubscriptionId], shards_of(&keys.ids) as _)
-    )?;
+           WHERE s.state = 'active'"# + $within,
+                (&keys.shards, &keys.ids as &[SubscriptionId] $(, $shards)?)
+            )
+        };
+    }
+    let found = match engine::is_distributed() {
+        false => reporters!("").fetch_all(&mut *conn).await?,
+        true => reporters!(" AND s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(&mut *conn).await?,
+    };
     let mut apps: Vec<AppId> = found.iter().map(|row| row.app).collect();
     apps.sort_unstable();
     apps.dedup();

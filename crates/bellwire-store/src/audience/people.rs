@@ -10,29 +10,39 @@ use uuid::Uuid;
 use super::candidates;
 use super::segment_filter::Judge;
 use super::user_shards;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::queue::sending::Audience;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_segment::AudienceFilter;
 use bellwire_template::TemplatePerson;
 
-/// Reads the data of these subscriptions, as far as they exist: all of it, or only the locales, which is less.
+/// Reads the data of these subscriptions for templates: all data, or only the locales. Missing subscriptions are omitted.
 pub async fn of(
     pool: &PgPool,
     ids: &[SubscriptionId],
     all: bool,
 ) -> sqlx::Result<HashMap<SubscriptionId, Arc<TemplatePerson>>> {
-    let rows = fetch_all!(
-        pool,
-        SubscriberRow,
-        "SELECT s.id, s.lane, CASE WHEN $3 THEN s.user_id END AS user_id, CASE WHEN $3 THEN s.attributes END AS attributes,
-                CASE WHEN $3 THEN s.tags END AS tags, s.locale, CASE WHEN $3 THEN s.timezone END AS timezone
-         FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
-         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-         WHERE ($4::smallint[] IS NULL OR s.shard = ANY ($4))",
-        (&shard_column(ids), ids as &[SubscriptionId], all, shards_of(ids) as _)
-    )?;
+    macro_rules! people {
+        ($within:literal $(, $shards:expr)?) => {
+            query!(
+                SubscriberRow,
+                r#"
+        SELECT s.id, s.lane, CASE WHEN $3 THEN s.user_id END AS user_id, CASE WHEN $3 THEN s.attributes END AS attributes,
+               CASE WHEN $3 THEN s.tags END AS tags, s.locale, CASE WHEN $3 THEN s.timezone END AS timezone
+        FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
+        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
+        "# + $within,
+                ids,
+                |id| (id.shard()),
+                (ids as &[SubscriptionId], all $(, $shards)?)
+            )
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => people!("").fetch_all(pool).await?,
+        true => people!("WHERE s.shard = ANY ($4)", &shards_of(ids)).fetch_all(pool).await?,
+    };
     Ok(rows.into_iter().map(|row| (row.id, Arc::new(row.into_person()))).collect())
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::audience_counts;
-use super::candidates::{self, DrawnRow, Stretch};
+use super::candidates::{self, Stretch};
 use super::segment_filter::{self, Judge};
 use crate::connections::engine;
 use crate::keyset::Keyset;
@@ -139,9 +139,8 @@ async fn estimate(
             candidates::sample_members(conn, topic, &whole.ids(), &judge.needs, percent).await?
         }
     };
-    let page = |row: &DrawnRow| (row.page, engine::part_of(row.id));
-    let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (page(&row), row.into())).unzip();
-    let mut by_page = HashMap::<_, SamplePage>::new();
+    let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
+    let mut by_page = HashMap::<i64, SamplePage>::new();
     for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, &rows).await?) {
         let page = by_page.entry(page).or_default();
         page.looked_at += 1.0;

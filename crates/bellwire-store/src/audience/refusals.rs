@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 
 use crate::audience::audience_counts::Difference;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::outcomes::ledger::closing::Closing;
 use crate::outcomes::ledger::settlement::{End, Settlement};
 use crate::outcomes::ledger::unsent::cancel_subscription;
@@ -46,6 +46,36 @@ pub async fn count<'a>(
         return Ok(());
     }
     let (ids, weights): (Vec<SubscriptionId>, Vec<i16>) = weights.into_iter().unzip();
+    if engine::is_distributed() {
+        return count_apart(conn, &ids, &weights, now).await;
+    }
+    // What another transaction changes at the same time may be left out: its next answer says the same.
+    execute!(
+        conn,
+        r#"
+        WITH locked AS (
+            SELECT s.ctid AS row, g.weight
+            FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
+            JOIN subscriptions s ON s.shard = g.shard AND s.id = g.id
+            WHERE NOT s.proven ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s
+        )
+        UPDATE subscriptions s
+        SET proven = l.weight = 0,
+            refusals = CASE WHEN l.weight > 0 THEN least(s.refusals + l.weight, 1000) ELSE 0 END,
+            refused_at = CASE WHEN l.weight > 0 THEN $4::timestamptz END
+        FROM locked l WHERE s.ctid = l.row
+        "#,
+        (&shard_column(&ids), &ids as &[SubscriptionId], &weights, now)
+    )
+}
+
+/// [`count`] for Citus, which locks rows in one shard at a time. The caller's transaction holds the locks.
+async fn count_apart(
+    conn: &mut PgConnection,
+    ids: &[SubscriptionId],
+    weights: &[i16],
+    now: Timestamp,
+) -> sqlx::Result<()> {
     execute!(
         conn,
         r#"
@@ -54,9 +84,9 @@ pub async fn count<'a>(
             refusals = CASE WHEN g.weight > 0 THEN least(s.refusals + g.weight, 1000) ELSE 0 END,
             refused_at = CASE WHEN g.weight > 0 THEN $4::timestamptz END
         FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
-        WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven AND ($5::smallint[] IS NULL OR s.shard = ANY ($5))
+        WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven AND s.shard = ANY ($5)
         "#,
-        (&shard_column(&ids), &ids as &[SubscriptionId], &weights, now, shards_of(&ids) as _)
+        (&shard_column(ids), ids as &[SubscriptionId], weights, now, &shards_of(ids))
     )
 }
 

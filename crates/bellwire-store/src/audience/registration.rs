@@ -2,6 +2,7 @@
 //! decides which requests may change a known one.
 
 pub(crate) mod bulk;
+mod citus;
 mod consent;
 mod insertion;
 mod known;
@@ -168,7 +169,15 @@ async fn register_within(
     }
     let (row, new) = match known {
         Some(id) => refresh_known(conn, vault, request, (id, &mac), now).await?,
-        None => (insert(conn, vault, request, &mac, shard, old.as_ref(), now).await?, true),
+        None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
+            Some(row) => (row, true),
+            // Another request registered it since we looked. Its transaction has ended: now it can be seen. Erased in the
+            // same instant, it is a 500, and a retry helps.
+            None => {
+                let known = find_endpoint(conn, request.app, shard, &mac).await?.ok_or(sqlx::Error::RowNotFound)?;
+                refresh_known(conn, vault, request, (known, &mac), now).await?
+            }
+        },
     };
     if let Some(old) = &old {
         // Deliveries addressed to a user are not handed on to a subscription of another user.
@@ -329,7 +338,7 @@ async fn take_endpoint(
     let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
     let shard = shard_of(request.app, request.endpoint.expose());
     // Another request may have registered the endpoint meanwhile, had this one been erased: the next attempt finds it.
-    let row = insert(conn, vault, request, &mac, shard, old, now).await?;
+    let row = insert(conn, vault, request, &mac, shard, old, now).await?.ok_or(sqlx::Error::RowNotFound)?;
     if let Some(old) = old {
         take_over(conn, vault, request.app, old, Heir { row: &row, is_known: false }, now).await?;
     }
@@ -398,6 +407,7 @@ fn begin(
     }
 }
 
+/// Inserts a new subscription. `None`: its endpoint was registered concurrently.
 async fn insert(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -406,7 +416,7 @@ async fn insert(
     shard: u8,
     old: Option<&SubscriptionRow>,
     now: Timestamp,
-) -> Result<SubscriptionRow, Unregistered> {
+) -> Result<Option<SubscriptionRow>, Unregistered> {
     let id = SubscriptionId::new(request.id, shard);
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway, now).await?;
     let mut row = begin(vault, request, (id, lane), mac, old, now);
@@ -417,8 +427,8 @@ async fn insert(
         Some(old) => origin_of(conn, old.id).await?,
         None => None,
     };
-    insert_all(conn, request.app, &[(&row, origin)]).await?;
-    Ok(row)
+    let added = insert_all(conn, request.app, &[(&row, origin)]).await?;
+    Ok(added.contains(&id).then_some(row))
 }
 
 async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {

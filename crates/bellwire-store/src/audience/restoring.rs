@@ -90,9 +90,9 @@ pub(crate) async fn restore_some(
            SET state = 'active', since = $3, ended_at = NULL, refusals = 0, refused_at = NULL, life = life + 1, revived = life + 1
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id AND s.state = 'gone' AND s.ended_at >= $4 AND s.ended_at <= $5
-             AND ($6::smallint[] IS NULL OR s.shard = ANY ($6))
+             AND s.shard = ANY ($6)
            RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId""#,
-        (&keys.shards, &keys.ids as &[SubscriptionId], now, pruned.since, pruned.until, shards_of(&keys.ids) as _)
+        (&keys.shards, &keys.ids as &[SubscriptionId], now, pruned.since, pruned.until, &shards_of(&keys.ids))
     )?;
     let lanes: BTreeMap<_, _> = revived.into_iter().map(|row| (row.id, row.lane)).collect();
     let mut changes = Difference::default();

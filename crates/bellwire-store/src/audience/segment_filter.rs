@@ -5,10 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::TimeDelta;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::candidates::{self, CandidateRow};
 use super::engagement_stats;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::engagement_stats::Habits;
@@ -229,17 +230,25 @@ async fn in_topics(
     names: &[String],
     ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<String, HashSet<SubscriptionId>>> {
-    let rows = fetch_all!(
-        conn,
-        r#"SELECT t.name, m.subscription AS "id: SubscriptionId"
-           FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
-           JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
-           WHERE t.app = $1 AND t.name = ANY ($2) AND ($5::smallint[] IS NULL OR m.shard = ANY ($5))"#,
-        (app.0, names, &shard_column(ids), ids as &[SubscriptionId], shards_of(ids) as _)
-    )?;
+    macro_rules! members {
+        ($within:literal $(, $shards:expr)?) => {
+            query!(
+                "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
+         JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
+         WHERE t.app = $1 AND t.name = ANY ($2)" + $within,
+                (app.0, names, &ids.iter().map(|id| id.shard()).collect::<Vec<_>>()),
+                (ids as &[SubscriptionId] $(, $shards)?)
+            )
+            .map(|row| (row.name, SubscriptionId(row.subscription)))
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => members!("").fetch_all(conn).await?,
+        true => members!(" AND m.shard = ANY ($5)", &shards_of(ids)).fetch_all(conn).await?,
+    };
     let mut members: HashMap<String, HashSet<SubscriptionId>> = HashMap::new();
-    for row in rows {
-        members.entry(row.name).or_default().insert(row.id);
+    for (name, subscription) in rows {
+        members.entry(name).or_default().insert(subscription);
     }
     Ok(members)
 }
@@ -253,34 +262,66 @@ async fn doers(
     now: Timestamp,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let since = deed.within_s.map(|seconds| now - TimeDelta::seconds(seconds));
-    // On plain Postgres one probe of the key for each: the limit keeps the planner, which may know nothing yet of what came today,
-    // from reading all of a message's receipts and looking for each of them among the candidates. Citus has no such limit.
-    macro_rules! found {
-        ($code:expr, $table:literal, $column:literal) => {
-            match shards_of(ids) {
-                None => fetch_all!(
-                    conn,
-                    scalar,
-                    r#"SELECT c.id AS "id!: SubscriptionId" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id)
-                       CROSS JOIN LATERAL (SELECT FROM "# + $table + " WHERE message = m.id AND subscription = c.id AND " + $column
-                        + " = $3 AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d",
-                    (messages as &[MessageId], ids as &[SubscriptionId], $code, since)
-                )?,
-                Some(shards) => fetch_all!(
-                    conn,
-                    scalar,
-                    r#"SELECT DISTINCT d.subscription AS "id!: SubscriptionId" FROM unnest($5::smallint[], $2::uuid[]) AS c (shard, id)
-                       JOIN "# + $table + " d ON d.shard = c.shard AND d.subscription = c.id WHERE d.message = ANY ($1) AND d." + $column
-                        + " = $3 AND ($4::timestamptz IS NULL OR d.at >= $4) AND d.shard = ANY ($6)",
-                    (messages as &[MessageId], ids as &[SubscriptionId], $code, since, &shard_column(ids), &shards)
-                )?,
-            }
-        };
-    }
-    let found = match deed.act {
-        Act::Received => found!(Ending::Accepted.code(), "attempts", "ending"),
-        Act::Displayed => found!(ReceiptKind::Displayed.code(), "receipts", "kind"),
-        Act::Clicked => found!(ReceiptKind::Clicked.code(), "receipts", "kind"),
+    let kind = match deed.act {
+        Act::Received => return receivers(conn, messages, ids, since).await,
+        Act::Displayed => ReceiptKind::Displayed,
+        Act::Clicked => ReceiptKind::Clicked,
     };
-    Ok(found.into_iter().collect())
+    if engine::is_distributed() {
+        let found = fetch_all!(
+            conn,
+            scalar,
+            r#"SELECT DISTINCT r.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
+               JOIN receipts r ON r.shard = c.shard AND r.subscription = c.id
+               WHERE r.message = ANY ($1) AND r.kind = $4 AND ($5::timestamptz IS NULL OR r.at >= $5) AND r.shard = ANY ($6)"#,
+            (messages as &[MessageId], &shard_column(ids), ids as &[SubscriptionId], kind.code(), since),
+            (&shards_of(ids))
+        )?;
+        return Ok(collected(found));
+    }
+    // One probe of the key for each: the limit keeps the planner, which may know nothing yet of what came today, from reading
+    // all of a message's receipts and looking for each of them among the candidates.
+    let found = fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
+             SELECT FROM receipts WHERE message = m.id AND subscription = c.id AND kind = $3
+               AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d"#,
+        (messages as &[MessageId], ids as &[SubscriptionId], kind.code(), since)
+    )?;
+    Ok(collected(found))
+}
+
+/// Returns the subscriptions for which a push service accepted one of these messages.
+async fn receivers(
+    conn: &mut PgConnection,
+    messages: &[MessageId],
+    ids: &[SubscriptionId],
+    since: Option<Timestamp>,
+) -> sqlx::Result<HashSet<SubscriptionId>> {
+    if engine::is_distributed() {
+        let found = fetch_all!(
+            conn,
+            scalar,
+            r#"SELECT DISTINCT a.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
+               JOIN attempts a ON a.shard = c.shard AND a.subscription = c.id
+               WHERE a.message = ANY ($1) AND a.ending = $4 AND ($5::timestamptz IS NULL OR a.at >= $5) AND a.shard = ANY ($6)"#,
+            (messages as &[MessageId], &shard_column(ids), ids as &[SubscriptionId], Ending::Accepted.code(), since),
+            (&shards_of(ids))
+        )?;
+        return Ok(collected(found));
+    }
+    let found = fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
+             SELECT FROM attempts WHERE message = m.id AND subscription = c.id AND ending = $3
+               AND ($4::timestamptz IS NULL OR at >= $4) LIMIT 1) d"#,
+        (messages as &[MessageId], ids as &[SubscriptionId], Ending::Accepted.code(), since)
+    )?;
+    Ok(collected(found))
+}
+
+fn collected(ids: Vec<Uuid>) -> HashSet<SubscriptionId> {
+    ids.into_iter().map(SubscriptionId).collect()
 }

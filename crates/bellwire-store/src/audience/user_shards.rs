@@ -35,9 +35,8 @@ macro_rules! holding {
     };
 }
 
-/// Each user with each shard once, in one order, so that two who note the same do not wait for each other. Nothing on plain Postgres.
+/// Returns each pair of user and shard once, in a fixed order that prevents deadlocks.
 fn in_order<'a>(of: impl Iterator<Item = (SubscriptionId, &'a str)>) -> (Vec<&'a str>, Vec<i16>) {
-    let of = of.filter(|_| engine::is_distributed());
     let of: BTreeSet<(&str, i16)> = of.map(|(id, user)| (user, id.shard())).collect();
     of.into_iter().unzip()
 }
@@ -48,6 +47,9 @@ pub(crate) async fn note(
     app: AppId,
     of: impl Iterator<Item = (SubscriptionId, &str)>,
 ) -> sqlx::Result<()> {
+    if !engine::is_distributed() {
+        return Ok(());
+    }
     let (users, shards) = in_order(of);
     if users.is_empty() {
         return Ok(());
@@ -72,6 +74,9 @@ pub(crate) async fn doubt(
     of: impl Iterator<Item = (SubscriptionId, &str)>,
     now: Timestamp,
 ) -> sqlx::Result<()> {
+    if !engine::is_distributed() {
+        return Ok(());
+    }
     let (users, shards) = in_order(of);
     if users.is_empty() {
         return Ok(());
@@ -89,16 +94,9 @@ pub(crate) async fn doubt(
     .map(drop)
 }
 
-/// Returns the shards in which any of these users may have browsers, one app each. `None` on plain Postgres. A database that is not
-/// distributed, though others of this process are, notes nothing: all shards.
-pub(crate) async fn of_all(
-    executor: impl PgExecutor<'_>,
-    apps: &[AppId],
-    users: &[&str],
-) -> sqlx::Result<Option<Vec<i16>>> {
-    if !engine::is_distributed() {
-        return Ok(None);
-    }
+/// Returns the shards in which any of these users may have browsers; each user belongs to the app at the same index. All shards
+/// if this database is not distributed.
+pub(crate) async fn of_all(executor: impl PgExecutor<'_>, apps: &[AppId], users: &[&str]) -> sqlx::Result<Vec<i16>> {
     fetch_all!(
         executor,
         scalar,
@@ -109,7 +107,6 @@ pub(crate) async fn of_all(
              SELECT FROM pg_trigger WHERE tgrelid = to_regclass('subscriptions') AND tgname = 'subscriptions_gained')"#,
         (apps as &[AppId], users as &[&str])
     )
-    .map(Some)
 }
 
 /// Returns the shards to read for an app's users. `None`: all shards, because no users are named or the database is not
@@ -119,13 +116,16 @@ pub(crate) async fn of(
     app: AppId,
     users: Option<&[String]>,
 ) -> sqlx::Result<Option<Vec<i16>>> {
-    let Some(users) = users else { return Ok(None) };
+    let Some(users) = users.filter(|_| engine::is_distributed()) else { return Ok(None) };
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
-    of_all(executor, &vec![app; users.len()], &users).await
+    of_all(executor, &vec![app; users.len()], &users).await.map(Some)
 }
 
 /// Deletes the rows of a user for shards without their browsers.
 pub(crate) async fn forget(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<()> {
+    if !engine::is_distributed() {
+        return Ok(());
+    }
     let shards =
         fetch_all!(pool, scalar, "SELECT shard FROM user_shards WHERE app = $1 AND user_id = $2", (app.0, user_id))?;
     for shard in shards {

@@ -1,8 +1,7 @@
 //! Database engine: plain Postgres, or Citus, which stores parts of some tables on other machines.
 //!
-//! Each connection checks when it is opened, and the whole process uses the result: functions of this crate take pools and connections,
-//! so no value of the process could hold it. Most statements are the same on both and differ in a parameter, such as [`shards_of`]. Two
-//! forms exist where the one for Citus costs more on plain Postgres, and each place that asks [`is_distributed`] states why.
+//! Each connection detects the engine when it is opened, and the whole process uses the result. Statements that would be slower
+//! on plain Postgres in the form for Citus exist in two forms. The form for Citus is correct on both.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,32 +53,13 @@ pub fn parts() -> Vec<Option<i16>> {
     if is_distributed() { (0..i16::from(SHARDS)).map(Some).collect() } else { vec![None] }
 }
 
-/// Returns the part of such a walk in which it comes to an id.
-pub fn part_of(id: SubscriptionId) -> Option<i16> {
-    is_distributed().then(|| id.shard())
-}
-
-/// Bits of an id's last octet that order its part among the others.
-pub fn part_mask() -> i32 {
-    if is_distributed() { i32::from(SHARDS) - 1 } else { 0 }
-}
-
-/// Splits ids in order of shard into those whose rows one statement can lock: on Citus of a single shard, which is [`part_of`] the first.
-pub fn lockable(ids: &[SubscriptionId]) -> impl Iterator<Item = &[SubscriptionId]> {
-    let is_plain = !is_distributed();
-    ids.chunk_by(move |a, b| is_plain || a.shard() == b.shard())
-}
-
-/// The shard of each of these ids.
+/// Returns the shard of each id.
 pub fn shard_column(ids: &[SubscriptionId]) -> Vec<i16> {
     ids.iter().map(|id| id.shard()).collect()
 }
 
-/// Distinct shards of these ids on Citus, where a statement with the condition `$n IS NULL OR shard = ANY ($n)` reads no other shards.
-///
-/// `None` on plain Postgres, where the condition then costs nothing. By the list alone Postgres would search for each row once per shard,
-/// which takes 1.5 times as long for 500 rows.
-pub fn shards_of(ids: &[SubscriptionId]) -> Option<Vec<i16>> {
-    let shards: BTreeSet<i16> = is_distributed().then(|| ids.iter().map(|id| id.shard()).collect())?;
-    Some(shards.into_iter().collect())
+/// Returns the distinct shards of these ids. A statement with this list reads no other shards.
+pub fn shards_of(ids: &[SubscriptionId]) -> Vec<i16> {
+    let shards: BTreeSet<i16> = ids.iter().map(|id| id.shard()).collect();
+    shards.into_iter().collect()
 }

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::audience::subscriptions::row::SubscriptionKeys;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::outcomes::alerts::{self, Alert, AlertKind};
 use crate::outcomes::stream::{self, Position, StreamRow};
 use crate::transactions::begin_by_index;
@@ -171,14 +171,24 @@ async fn recipients(
         return Ok(HashMap::new());
     }
     let keys = SubscriptionKeys::of(ids.into_iter().collect());
-    let found = fetch_all!(
-        conn,
-        r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.consent_at, s.consent_source FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
-           JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id WHERE ($3::smallint[] IS NULL OR s.shard = ANY ($3))"#,
-        (&keys.shards, &keys.ids as &[SubscriptionId], shards_of(&keys.ids) as _)
-    )?;
-    let recipient = |user_id, consent_at, consent_source| EventRecipient { user_id, consent_at, consent_source };
-    Ok(found.into_iter().map(|row| (row.id, recipient(row.user_id, row.consent_at, row.consent_source))).collect())
+    macro_rules! recipients {
+        ($within:literal $(, $shards:expr)?) => {
+            query!(
+                r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.consent_at, s.consent_source FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id"# + $within,
+                (&keys.shards, &keys.ids as &[SubscriptionId] $(, $shards)?)
+            )
+            .map(|row| {
+                let (consent_at, consent_source) = (row.consent_at, row.consent_source);
+                (row.id, EventRecipient { user_id: row.user_id, consent_at, consent_source })
+            })
+        };
+    }
+    let found = match engine::is_distributed() {
+        false => recipients!("").fetch_all(conn).await?,
+        true => recipients!(" WHERE s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(conn).await?,
+    };
+    Ok(found.into_iter().collect())
 }
 
 async fn last_answers(

@@ -123,7 +123,7 @@ pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sql
         let mut tx = begin_by_index(pool).await?;
         let cutoff = midnight(cutoff.date_naive());
         let delete = match engine::is_distributed() {
-            // In chunks, which Citus cannot delete: a row's place says nothing where its table lies in parts.
+            // A row's place says nothing where its table lies in parts.
             true => format!("DELETE FROM {table}_default WHERE message < '{cutoff}'"),
             false => format!(
                 "DELETE FROM {table}_default WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table}_default \

@@ -2,16 +2,16 @@
 
 use crate::connections::engine;
 
-/// Whether an error means that the transaction was rolled back and would likely succeed next time: a deadlock, a serialization failure,
-/// or an endpoint that was registered meanwhile. On Citus also any other duplicate: a transaction releases its locks on the coordinator a
-/// moment before its rows on other machines are visible to all. Of a duplicate in COPY, Citus passes on the text alone, without the
-/// code: the endpoint shows by the name of its index, which ends in the shard's number.
+/// Whether an error means that the transaction was rolled back and would likely succeed next time: a deadlock or a
+/// serialization failure. On Citus also a duplicate key: a transaction releases its locks on the coordinator shortly before its
+/// rows on other machines are visible. For a duplicate in COPY, Citus returns only the text without the code. The name of the
+/// index, which ends in the shard's number, then identifies a registered endpoint.
 pub fn is_collision(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     match error.code().as_deref() {
         Some("40P01" | "40001") => true,
-        Some("23505") => error.constraint() == Some("subscriptions_by_endpoint") || engine::is_distributed(),
-        Some("XX000") => error.message().contains("subscriptions_by_endpoint_"),
+        Some("23505") => engine::is_distributed(),
+        Some("XX000") => engine::is_distributed() && error.message().contains("subscriptions_by_endpoint_"),
         _ => false,
     }
 }

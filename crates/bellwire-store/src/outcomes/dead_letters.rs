@@ -239,10 +239,10 @@ async fn attempts_of(
         r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", count(*) AS "n!"
            FROM (SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[])) AS d (message, subscription, shard)
            JOIN attempts a ON a.shard = d.shard AND a.message = d.message AND a.subscription = d.subscription
-           WHERE ($4::smallint[] IS NULL OR a.shard = ANY ($4)) GROUP BY a.message, a.subscription"#,
+           WHERE a.shard = ANY ($4) GROUP BY a.message, a.subscription"#,
         letters,
         |letter| (letter.message),
-        (&ids as &[SubscriptionId], &shard_column(&ids), shards_of(&ids) as _)
+        (&ids as &[SubscriptionId], &shard_column(&ids), &shards_of(&ids))
     )?;
     tx.commit().await?;
     Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())

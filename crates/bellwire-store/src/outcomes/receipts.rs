@@ -129,83 +129,66 @@ async fn lock_counts(
     Ok(counted.collect())
 }
 
-/// Statement that counts the receipts of `$new`, notes them for figures over time, for [habits](crate::audience::engagement_stats) and, those
-/// of messages that are heard, for webhooks, and returns what they took out of the queue. Receipts of a subscription that is erased are in
-/// no figures over time.
-macro_rules! counted {
-    ($new:literal, $heard:ident, $now:ident, $($rows:tt)+) => {
-        query!(
-            QueuedDelivery,
-            "WITH " + $new + r#",
-           added AS (
-             SELECT message, count(DISTINCT subscription) FILTER (WHERE is_first) AS acknowledged,
-               count(*) FILTER (WHERE kind = 1) AS displayed, count(*) FILTER (WHERE kind = 2) AS clicked,
-               count(*) FILTER (WHERE kind = 3) AS closed
-             FROM new GROUP BY message),
-           counted AS (
-             UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
-               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
-             FROM added a WHERE c.message = a.message),
-           noted AS (
-             INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
-             SELECT date_trunc('minute', $1::timestamptz), by_lane.lane, m.tier, CASE WHEN m.audience_estimate > $2 THEN m.id END,
-               20 + by_lane.kind, by_lane.n -- `Fact::Receipt`
-             FROM (SELECT message, lane, kind, count(*) AS n FROM new WHERE lane IS NOT NULL GROUP BY message, lane, kind) by_lane
-             JOIN messages m ON m.id = by_lane.message),
-           habits AS (
-             INSERT INTO habit_notes (shard, subscription, message, kind, at)
-             SELECT shard, subscription, message, kind, at FROM new WHERE kind IN (1, 2)),
-           told AS (
-             INSERT INTO webhook_notes (message, subscription, kind, at)
-             SELECT message, subscription, 20 + kind, $1 FROM new WHERE message = ANY ($3))
-         DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM new) i
-         WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
-         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
-            ($now, CHARTED_ABOVE, $heard as &[MessageId]),
-            $($rows)+
-        )
-    };
-}
-use counted;
-
-/// Inserts and counts. Returns what the new ones took out of the queue.
+/// Inserts and counts receipts, and writes notes for metrics, for [engagement](crate::audience::engagement_stats) and, for
+/// messages in `heard`, for webhooks. Returns the deliveries dequeued by new receipts. Receipts of erased subscriptions are not
+/// in metrics.
 async fn insert(
     conn: &mut PgConnection,
     batch: &[&Receipt],
     heard: &[MessageId],
     now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
-    // One statement instead of four, for each batch.
     if engine::is_distributed() {
         return citus::insert(conn, batch, heard, now).await;
     }
-    counted!(
-        "inserted AS (
+    fetch_all!(
+        conn,
+        QueuedDelivery,
+        r#"WITH inserted AS (
              INSERT INTO receipts (message, subscription, kind, shard, at, action)
-             SELECT * FROM unnest($4::uuid[], $5::uuid[], $6::smallint[], $7::smallint[], $8::timestamptz[], $9::text[])
+             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::text[])
              ON CONFLICT DO NOTHING
              RETURNING message, subscription, kind, shard, at),
-           new AS (
-             SELECT i.*, before.kind IS NULL AS is_first, s.lane
-             FROM inserted i LEFT JOIN subscriptions s ON s.shard = i.shard AND s.id = i.subscription
-             LEFT JOIN LATERAL ( -- sees what stood there before this statement
+           added AS (
+             SELECT i.message, count(DISTINCT i.subscription) FILTER (WHERE before.kind IS NULL) AS acknowledged,
+               count(*) FILTER (WHERE i.kind = 1) AS displayed, count(*) FILTER (WHERE i.kind = 2) AS clicked,
+               count(*) FILTER (WHERE i.kind = 3) AS closed
+             FROM inserted i LEFT JOIN LATERAL ( -- sees what stood there before this statement
                SELECT kind FROM receipts r WHERE r.message = i.message AND r.subscription = i.subscription LIMIT 1) before
-               ON true)",
-        heard,
-        now,
+               ON true
+             GROUP BY i.message),
+           counted AS (
+             UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
+               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
+             FROM added a WHERE c.message = a.message),
+           noted AS (
+             INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
+             SELECT date_trunc('minute', $7::timestamptz), by_lane.lane, m.tier, CASE WHEN m.audience_estimate > $8 THEN m.id END,
+               20 + by_lane.kind, by_lane.n -- `Fact::Receipt`
+             FROM (SELECT i.message, s.lane, i.kind, count(*) AS n FROM inserted i
+                   JOIN subscriptions s ON s.shard = i.shard AND s.id = i.subscription
+                   GROUP BY i.message, s.lane, i.kind) by_lane
+             JOIN messages m ON m.id = by_lane.message),
+           habits AS (
+             INSERT INTO habit_notes (shard, subscription, message, kind, at)
+             SELECT shard, subscription, message, kind, at FROM inserted WHERE kind IN (1, 2)),
+           told AS (
+             INSERT INTO webhook_notes (message, subscription, kind, at)
+             SELECT message, subscription, 20 + kind, $7 FROM inserted WHERE message = ANY ($9))
+         DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
+         WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
+         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
         batch,
         |receipt| (receipt.message, receipt.subscription, receipt.kind.code(), receipt.subscription.shard()),
-        |receipt| (receipt.at, receipt.action.as_deref())
+        |receipt| (receipt.at, receipt.action.as_deref()),
+        (now, CHARTED_ABOVE, heard as &[MessageId])
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// Records that these subscriptions' keys are confirmed: the token of a receipt arrives in an encrypted push. A message older
 /// than the keys, or than `since`, confirms nothing, because it may have been encrypted with other keys. Subscriptions that are
 /// being changed are skipped until their next receipt, because this comes last in its transaction and must wait for no lock.
 async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
-    // One statement instead of four, for each batch.
     if engine::is_distributed() {
         return citus::prove_keys(conn, batch, now).await;
     }

@@ -182,7 +182,6 @@ async fn look(
     wanted: &SearchQuery,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
-    // By key alone: of several statements, one would read all attempts of a message.
     if engine::is_distributed() {
         return citus::look(conn, app, stretch, wanted, now).await;
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::connections::engine::{self, shards_of};
+use crate::connections::engine;
 pub use batches::{Batch, renew_batches, split_batch};
 pub use batches::{TakeBatchResult, lease_lost_batch, take_batch};
 use bellwire_core::clock::Timestamp;
@@ -123,7 +123,6 @@ pub async fn claim_rows(
     lease: Uuid,
     until: Timestamp,
 ) -> sqlx::Result<Vec<ClaimedRow>> {
-    // One statement instead of three, for each claim.
     if engine::is_distributed() {
         return citus::claim_rows(pool, span, limit, lease, until).await;
     }
@@ -243,11 +242,9 @@ pub async fn sign_again(
         pool,
         scalar,
         r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($1::smallint[], $2::uuid[]) AS l (shard, id)
-           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id
-           WHERE s.state = 'active' AND ($3::smallint[] IS NULL OR s.shard = ANY ($3))"#,
+           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id WHERE s.state = 'active' AND s.shard = ANY ($1)"#,
         late,
-        |queued| (queued.subscription.shard(), queued.subscription),
-        (shards_of(&late.iter().map(|queued| queued.subscription).collect::<Vec<_>>()) as _)
+        |queued| (queued.subscription.shard(), queued.subscription)
     )?;
     let active: HashSet<SubscriptionId> = active.into_iter().collect();
     let late: Vec<&Queued> = late.iter().filter(|queued| active.contains(&queued.subscription)).collect();

@@ -204,7 +204,8 @@ async fn left_of(pool: &PgPool, lane: LaneId, topic: Option<i32>, after: Uuid) -
         };
     }
     // See `walk`: an id ends in its shard.
-    match (topic, engine::part_of(SubscriptionId(after))) {
+    let shard = engine::is_distributed().then(|| SubscriptionId(after).shard());
+    match (topic, shard) {
         (None, None) => left!("subscriptions", "state = 'active' AND id > $2"),
         (None, Some(shard)) => left!("subscriptions", "state = 'active' AND (shard, id) > ($4::smallint, $2)", shard),
         (Some(topic), None) => left!("topic_members", "subscription > $2 AND topic = $4", topic),

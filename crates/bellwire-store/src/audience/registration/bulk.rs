@@ -67,18 +67,28 @@ pub(crate) async fn register_all(
     while !left.is_empty() {
         // An endpoint that is named twice is registered by the first, and refreshed by the second in the next round.
         let mut seen = HashSet::new();
-        let (round, later): (Vec<usize>, Vec<usize>) = left.iter().partition(|i| seen.insert(items[**i].mac));
+        let (round, mut later): (Vec<usize>, Vec<usize>) = left.iter().partition(|i| seen.insert(items[**i].mac));
         let of_round: Vec<&Item<'_>> = round.iter().map(|i| &items[*i]).collect();
         for (i, became) in round.into_iter().zip(enrolment.register_once(conn, &of_round).await?) {
-            enrolled[i] = became;
+            match became {
+                Some(became) => enrolled[i] = became,
+                None => later.push(i),
+            }
         }
+        later.sort_unstable();
         left = later;
     }
     Ok(enrolled)
 }
 
-/// All registrations of a transaction. It takes its locks in one order, so that two transactions do not wait for each other:
-/// known subscriptions, new lanes, new topics, new subscriptions, each sorted.
+/// A subscription to insert, and its index in the round.
+struct PendingInsert {
+    at: usize,
+    row: SubscriptionRow,
+}
+
+/// All registrations of a transaction. To prevent deadlocks it takes locks in a fixed order: known subscriptions, new lanes,
+/// new topics, new subscriptions, each sorted.
 struct Enrolment<'a> {
     vault: &'a Vault,
     app: AppId,
@@ -90,8 +100,13 @@ struct Enrolment<'a> {
 }
 
 impl Enrolment<'_> {
-    /// Registers subscriptions with different endpoints.
-    async fn register_once(&mut self, conn: &mut PgConnection, items: &[&Item<'_>]) -> sqlx::Result<Vec<Enrolled>> {
+    /// Registers subscriptions with different endpoints. `None`: another transaction has registered one since it was read.
+    /// Repeat the call, which then sees it.
+    async fn register_once(
+        &mut self,
+        conn: &mut PgConnection,
+        items: &[&Item<'_>],
+    ) -> sqlx::Result<Vec<Option<Enrolled>>> {
         let (vault, app, now, restores_pruned) = (self.vault, self.app, self.now, self.restores_pruned);
         let mut known = lock_known(conn, app, items).await?;
         let ids: Vec<SubscriptionId> = known.values().map(|row| row.id).collect();
@@ -99,32 +114,30 @@ impl Enrolment<'_> {
         let lanes = ensure_lanes(conn, items, &known, now).await?;
         let topics = self.topics(conn).await?;
         let (mut became, mut new) = (Vec::with_capacity(items.len()), Vec::new());
-        for item in items {
+        for (at, item) in items.iter().enumerate() {
             let request = item.request;
             let wanted = request.wanted.topics.as_deref().unwrap_or_default();
             became.push(if wanted.iter().any(|name| !topics.contains_key(name)) {
-                Enrolled::TooManyTopics
+                Some(Enrolled::TooManyTopics)
             } else if let Some(before) = known.remove(item.mac.as_slice()) {
                 let there = names.get(&before.id).map_or(&[][..], Vec::as_slice);
                 let is_pruned = before.state == SubscriptionState::Gone && request.unsubscribed_at.is_none();
                 match is_pruned && !restores_pruned {
-                    true => Enrolled::Pruned,
-                    false => refresh_one(conn, vault, request, before, there, now).await?,
+                    true => Some(Enrolled::Pruned),
+                    false => Some(refresh_one(conn, vault, request, before, there, now).await?),
                 }
             } else {
                 let id = SubscriptionId::new(request.id, item.shard);
                 let lane = lanes[&(request.vapid_key, request.gateway)];
                 let mut row = begin(vault, request, (id, lane), &item.mac, None, now);
-                if request.wanted.apply(&mut row) {
-                    let ends = request.unsubscribed_at.is_some();
-                    new.push((request, row));
-                    if ends { Enrolled::Ended } else { Enrolled::New }
-                } else {
-                    Enrolled::TooLarge
+                let fits = request.wanted.apply(&mut row);
+                if fits {
+                    new.push(PendingInsert { at, row });
                 }
+                (!fits).then_some(Enrolled::TooLarge)
             });
         }
-        add(conn, app, new, topics, now).await?;
+        add(conn, (app, items, topics), new, &mut became, now).await?;
         Ok(became)
     }
 
@@ -139,25 +152,32 @@ impl Enrolment<'_> {
     }
 }
 
-/// Adds new subscriptions with their topics and policies. Those that have ended have none.
+/// Inserts new subscriptions with their topics and policies, and returns the results. Those without a result were registered by
+/// another transaction.
 async fn add(
     conn: &mut PgConnection,
-    app: AppId,
-    mut new: Vec<(&Registration<'_>, SubscriptionRow)>,
-    topics: &HashMap<String, i32>,
+    (app, items, topics): (AppId, &[&Item<'_>], &HashMap<String, i32>),
+    mut new: Vec<PendingInsert>,
+    became: &mut [Option<Enrolled>],
     now: Timestamp,
 ) -> sqlx::Result<()> {
     if new.is_empty() {
         return Ok(());
     }
-    new.sort_unstable_by(|(_, a), (_, b)| a.endpoint_mac.cmp(&b.endpoint_mac));
-    let rows: Vec<_> = new.iter().map(|(_, row)| (row, None)).collect();
-    insert_all(conn, app, &rows).await?;
+    new.sort_unstable_by(|a, b| a.row.endpoint_mac.cmp(&b.row.endpoint_mac));
+    let rows: Vec<_> = new.iter().map(|beginning| (&beginning.row, None)).collect();
+    let added = insert_all(conn, app, &rows).await?;
     let mut members = Vec::new();
-    for (request, row) in new.iter().filter(|(request, _)| request.unsubscribed_at.is_none()) {
+    for PendingInsert { at, row } in new.iter().filter(|beginning| added.contains(&beginning.row.id)) {
+        let request = items[*at].request;
+        if request.unsubscribed_at.is_some() {
+            became[*at] = Some(Enrolled::Ended);
+            continue;
+        }
         let wanted = request.wanted.topics.as_deref().unwrap_or_default();
         members.extend(wanted.iter().map(|name| (row.id, row.lane, topics[name])));
         set_policy(conn, request, row.id, now).await?;
+        became[*at] = Some(Enrolled::New);
     }
     if !members.is_empty() {
         membership::join_all(conn, &members, now).await?;
@@ -219,44 +239,50 @@ async fn lock_known(
     app: AppId,
     items: &[&Item<'_>],
 ) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
-    let ids = find_known(conn, app, items).await?;
-    if ids.is_empty() {
-        return Ok(HashMap::new());
-    }
-    lock_in_order(conn, ids.iter().copied()).await?;
-    let rows = read_all(conn, app, &ids).await?;
-    Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
-}
-
-async fn find_known(conn: &mut PgConnection, app: AppId, items: &[&Item<'_>]) -> sqlx::Result<Vec<SubscriptionId>> {
-    let shards: Vec<i16> = items.iter().map(|item| i16::from(item.shard)).collect();
-    // Citus has no limit for each of several rows.
     if engine::is_distributed() {
-        return fetch_all!(
-            conn,
-            scalar,
-            r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
-               JOIN subscriptions s ON s.shard = t.shard AND s.endpoint_mac = t.mac WHERE s.app = $1 AND s.shard = ANY ($3)"#,
-            (app.0),
-            items,
-            |item| (item.mac.as_slice()),
-            (&shards)
-        );
+        return lock_known_apart(conn, app, items).await;
     }
     // Each is looked for by what comes next in the index of endpoints. To the planner, an app that grows by what is being registered
     // has a handful of subscriptions: by `app = $1` it would find all of them, each time anew.
-    fetch_all!(
+    let rows = fetch_all!(
         conn,
-        scalar,
-        r#"SELECT next.id AS "id: SubscriptionId" FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard), LATERAL (
+        SubscriptionRow,
+        r#"WITH found AS MATERIALIZED (
+           SELECT next.shard, next.id FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard), LATERAL (
              SELECT app, endpoint_mac, shard, id FROM subscriptions WHERE (app, endpoint_mac, shard) >= ($1, t.mac, t.shard)
              ORDER BY app, endpoint_mac, shard LIMIT 1) next
-           WHERE next.app = $1 AND next.endpoint_mac = t.mac AND next.shard = t.shard"#,
+           WHERE next.app = $1 AND next.endpoint_mac = t.mac AND next.shard = t.shard)
+         SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+         FROM found JOIN subscriptions s ON s.shard = found.shard AND s.id = found.id JOIN lanes l ON l.id = s.lane
+         ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s"#,
+        (app.0),
+        items,
+        |item| (item.mac.as_slice(), i16::from(item.shard))
+    )?;
+    Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
+}
+
+/// [`lock_known`] for Citus: finds, locks and reads subscriptions in separate statements.
+async fn lock_known_apart(
+    conn: &mut PgConnection,
+    app: AppId,
+    items: &[&Item<'_>],
+) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
+    let shards: Vec<i16> = items.iter().map(|item| i16::from(item.shard)).collect();
+    let ids = fetch_all!(
+        &mut *conn,
+        scalar,
+        r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
+           JOIN subscriptions s ON s.shard = t.shard AND s.endpoint_mac = t.mac WHERE s.app = $1 AND s.shard = ANY ($3)"#,
         (app.0),
         items,
         |item| (item.mac.as_slice()),
         (&shards)
-    )
+    )?;
+    lock_in_order(conn, ids.iter().copied()).await?;
+    let rows = read_all(conn, app, &ids).await?;
+    Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 
 /// Returns the lanes of possibly new subscriptions, creating missing ones in a fixed order. A file has few different lanes.

@@ -119,20 +119,30 @@ async fn under_way(
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FanOut>> {
-    let mask = engine::part_mask();
-    let part = |id: SubscriptionId| i32::from(id.shard()) & mask;
-    // See `walk`: an id ends in its shard.
-    fetch_all!(
-        conn,
-        FanOut,
-        r#"SELECT c.message AS "message: MessageId", c.lane AS "lane: LaneId", c.after AS "after: SubscriptionId", c.topic,
-                  m.tier, m.accepted_at, m.assigned_at, m.filter AS "filter: Json<AudienceFilter>"
-           FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $5
-           WHERE c.lane = $1 AND (get_byte(uuid_send(c.after), 15) & $6, c.after) < ($7, $2)
-             OR c.lane = $3 AND (get_byte(uuid_send(c.after), 15) & $6, c.after) < ($8, $4)
-           ORDER BY c.message, c.lane FOR UPDATE OF c"#,
-        (old.lane.0, old.id.0, new.lane.0, new.id.0, now, mask, part(old.id), part(new.id))
-    )
+    macro_rules! under_way {
+        ($comes_to:literal $(, $shard:expr)*) => {
+            query!(
+                FanOut,
+                r#"SELECT c.message AS "message: MessageId", c.lane AS "lane: LaneId", c.after AS "after: SubscriptionId", c.topic,
+                          m.tier, m.accepted_at, m.assigned_at, m.filter AS "filter: Json<AudienceFilter>"
+                   FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $5
+                   WHERE "# + $comes_to + " ORDER BY c.message, c.lane FOR UPDATE OF c",
+                (old.lane.0, old.id.0, new.lane.0, new.id.0, now $(, $shard)*)
+            )
+        };
+    }
+    if engine::is_distributed() {
+        // See `walk`: an id ends in its shard.
+        return under_way!(
+            "(c.lane = $1 AND (get_byte(uuid_send(c.after), 15) & 63, c.after) < ($6, $2)
+              OR c.lane = $3 AND (get_byte(uuid_send(c.after), 15) & 63, c.after) < ($7, $4))",
+            i32::from(old.id.shard()),
+            i32::from(new.id.shard())
+        )
+        .fetch_all(conn)
+        .await;
+    }
+    under_way!("(c.lane = $1 AND c.after < $2 OR c.lane = $3 AND c.after < $4)").fetch_all(conn).await
 }
 
 /// Sets `since` of a subscription after the last message whose fan-out has yet to reach it.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgExecutor};
 use subtle::ConstantTimeEq as _;
 
-use crate::connections::engine::{self, shard_column, shards_of};
+use crate::connections::engine::{self, shard_column};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
@@ -168,33 +168,22 @@ impl Changes {
     }
 }
 
-/// Statement that reads rows from what follows: subscriptions `s` with their lanes `l`.
-macro_rules! rows_from {
-    ($from:literal, $parameters:tt) => {
-        query!(
-            SubscriptionRow,
-            r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
-         FROM "# + $from,
-            $parameters
-        )
-    };
-}
-
-/// Those of an app's subscriptions that have these ids, the newest first.
+/// Returns an app's subscriptions with these ids, the newest first.
 pub(crate) async fn read_all(
     executor: impl PgExecutor<'_>,
     app: AppId,
     ids: &[SubscriptionId],
 ) -> Result<Vec<SubscriptionRow>, sqlx::Error> {
-    rows_from!(
-        "unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
+    fetch_all!(
+        executor,
+        SubscriptionRow,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+         FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
-         WHERE s.app = $1 AND ($4::smallint[] IS NULL OR s.shard = ANY ($4)) ORDER BY s.id DESC",
-        (app.0, &shard_column(ids), ids as &[SubscriptionId], shards_of(ids) as _)
+         WHERE s.app = $1 AND s.shard = ANY ($4) ORDER BY s.id DESC"#,
+        (app.0, &shard_column(ids), ids as &[SubscriptionId], &engine::shards_of(ids))
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// Reads a subscription, and locks it until the transaction ends.
@@ -208,12 +197,15 @@ pub(crate) async fn lock(
         lock_in_order(conn, std::iter::once(id)).await?;
         return Ok(read_all(conn, app, &[id]).await?.pop());
     }
-    rows_from!(
-        "subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3 FOR NO KEY UPDATE OF s",
+    fetch_optional!(
+        conn,
+        SubscriptionRow,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+         FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
+         FOR NO KEY UPDATE OF s"#,
         (id.shard(), id.0, app.0)
     )
-    .fetch_optional(conn)
-    .await
 }
 
 /// Locks subscriptions in the common order, because two that replace each other would otherwise deadlock. Missing ones are
@@ -222,14 +214,24 @@ pub(crate) async fn lock_in_order(
     conn: &mut PgConnection,
     ids: impl Iterator<Item = SubscriptionId>,
 ) -> Result<(), sqlx::Error> {
-    for ids in engine::lockable(&SubscriptionKeys::of(ids.collect()).ids) {
-        fetch_all!(
-            &mut *conn,
-            "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
-               AND ($3::smallint IS NULL OR shard = $3) ORDER BY shard, id FOR NO KEY UPDATE",
-            (&shard_column(ids), ids as &[SubscriptionId], engine::part_of(ids[0]))
-        )?;
+    let SubscriptionKeys { shards, ids } = SubscriptionKeys::of(ids.collect());
+    if engine::is_distributed() {
+        // Citus locks rows in one shard at a time.
+        for of_shard in ids.chunk_by(|a, b| a.shard() == b.shard()) {
+            fetch_all!(
+                &mut *conn,
+                "SELECT id FROM subscriptions WHERE shard = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE",
+                (of_shard[0].shard(), of_shard as &[SubscriptionId])
+            )?;
+        }
+        return Ok(());
     }
+    fetch_all!(
+        conn,
+        "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
+         ORDER BY shard, id FOR NO KEY UPDATE",
+        (&shards, &ids as &[SubscriptionId])
+    )?;
     Ok(())
 }
 
@@ -255,8 +257,8 @@ pub(crate) async fn left_by_users(
         conn,
         r#"SELECT s.id AS "id: SubscriptionId", s.user_left_at AS "at!"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
-           WHERE s.user_left_at IS NOT NULL AND ($3::smallint[] IS NULL OR s.shard = ANY ($3))"#,
-        (&keys.shards, &keys.ids as &[SubscriptionId], shards_of(&keys.ids) as _)
+           WHERE s.user_left_at IS NOT NULL AND s.shard = ANY ($3)"#,
+        (&keys.shards, &keys.ids as &[SubscriptionId], &engine::shards_of(&keys.ids))
     )?;
     Ok(left.into_iter().map(|row| (row.id, row.at)).unzip())
 }

@@ -94,7 +94,6 @@ const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
 const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
 
 pub async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<OperationPreview> {
-    // One statement over all letters, instead of two for each 5,000.
     if engine::is_distributed() {
         return citus::count(pool, operation).await;
     }
@@ -218,7 +217,6 @@ async fn lock(
     limit: i64,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
-    // Here the statement passes letters of unreachable subscriptions by, without locking them.
     if engine::is_distributed() {
         return citus::lock(conn, operation, made_before, after, limit, now).await;
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sqlx::{PgConnection, PgExecutor};
 
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use crate::outcomes::copy::Rows;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
@@ -53,7 +53,7 @@ pub(super) fn is_there_already(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     match error.code().as_deref() {
         Some("23505") => error.constraint().is_some_and(|key| key.starts_with("attempts_")),
-        Some("XX000") => error.message().contains("attempts_"),
+        Some("XX000") => engine::is_distributed() && error.message().contains("attempts_"),
         _ => false,
     }
 }
@@ -83,13 +83,13 @@ pub async fn logged(
         FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS k (shard, subscription, message, attempt)
         JOIN attempts a
           ON a.shard = k.shard AND a.message = k.message AND a.subscription = k.subscription AND a.attempt = k.attempt
-        WHERE ($5::smallint[] IS NULL OR a.shard = ANY ($5))
+        WHERE a.shard = ANY ($5)
         "#,
         (&shard_column(&ids), &ids as &[SubscriptionId]),
         keys,
         |(message, ..)| (*message),
         |(.., number)| (*number),
-        (shards_of(&ids) as _)
+        (&shards_of(&ids))
     )?;
     Ok(there.into_iter().map(|row| (row.message, row.subscription, row.attempt)).collect())
 }

@@ -23,7 +23,6 @@ pub(crate) async fn prune(
     closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    // One statement instead of four, for each settlement with an ending as gone.
     if engine::is_distributed() {
         return citus::prune(conn, gone, closing, now).await;
     }

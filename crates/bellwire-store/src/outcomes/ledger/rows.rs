@@ -56,7 +56,6 @@ async fn settle_different_rows(
         consequences::is_special(s) || refusals::counts(s) || s.heard_ending().is_some() || s.hold().is_some()
     };
     let special = rows.iter().any(|row| is_special(&row.settlement));
-    // On Citus, attempts are logged by a statement of its own, so that the settling needs a transaction.
     if !special && !engine::is_distributed() {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, rows, false, now).await?.len());
     }
@@ -164,7 +163,6 @@ async fn write_rows(
     let given: Vec<GivenRow<'_>> =
         rows.iter().map(|row| GivenRow::of(vault, row, profiles.of(&row.settlement), now)).collect();
     let told = profiles.told();
-    // One statement instead of three, for each settling.
     if engine::is_distributed() {
         let written = settled!(given, now, counted_last, told, "").fetch_all(&mut *connection).await?;
         let written = written.into_iter().collect();

@@ -89,7 +89,6 @@ pub async fn end_within(
         took_ms: None,
         reason: Some(how.reason()),
     };
-    // On plain Postgres by the key alone: the planner, who knows nothing of a young partition, may look for the entries by reading all.
     if engine::is_distributed() {
         copy_new(conn, &rows.iter().map(entry).collect::<Vec<_>>()).await?;
     } else {

@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use sqlx::PgConnection;
 
-use super::{Receipt, counted};
-use crate::audience::subscriptions::row::SubscriptionKeys;
-use crate::connections::engine::{lockable, shard_column, shards_of};
+use super::Receipt;
+use crate::connections::engine::{shard_column, shards_of};
 use crate::outcomes::copy::Rows;
 use crate::outcomes::ledger::take::QueuedDelivery;
 use crate::outcomes::notes::CHARTED_ABOVE;
@@ -33,18 +32,7 @@ pub(super) async fn insert(
     store(conn, &new).await?;
     let ids: Vec<SubscriptionId> = new.iter().map(|receipt| receipt.subscription).collect();
     let lanes = lanes_of(conn, &ids).await?;
-    counted!(
-        "new AS (
-             SELECT * FROM unnest($4::uuid[], $5::uuid[], $6::smallint[], $7::smallint[], $8::timestamptz[], $9::boolean[], $10::integer[])
-               AS n (message, subscription, kind, shard, at, is_first, lane))",
-        heard,
-        now,
-        new,
-        |new| (new.message, new.subscription, new.kind.code(), new.subscription.shard(), new.at),
-        |new| (!there.contains_key(&(new.message, new.subscription)), lanes.get(&new.subscription).copied())
-    )
-    .fetch_all(conn)
-    .await
+    count(conn, &new, &there, &lanes, heard, now).await
 }
 
 /// Kinds of existing receipts, by delivery.
@@ -60,7 +48,7 @@ async fn reported(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<R
            FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS b (message, subscription, shard)
            JOIN receipts r ON r.message = b.message AND r.subscription = b.subscription AND r.shard = b.shard
            WHERE r.shard = ANY ($4)"#,
-        (&messages as &[MessageId], &ids as &[SubscriptionId], &shard_column(&ids), shards_of(&ids) as _)
+        (&messages as &[MessageId], &ids as &[SubscriptionId], &shard_column(&ids), &shards_of(&ids))
     );
     let mut reported = Reported::new();
     for row in rows.fetch_all(conn).await? {
@@ -94,23 +82,55 @@ async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
         r#"SELECT s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        (&shard_column(&ids), &ids as &[SubscriptionId], shards_of(&ids) as _)
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
     )?;
     Ok(rows.into_iter().map(|row| (row.id, row.lane)).collect())
 }
 
-/// Statement that reads those of these subscriptions whose keys no receipt has proven yet, each with the time since when messages may prove
-/// them, followed by `$end`.
-macro_rules! unproven {
-    ($ids:expr, $end:literal) => {
-        query!(
-            r#"SELECT s.id AS "id: SubscriptionId", greatest(s.since, s.keys_since) AS "since!"
-               FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
-               WHERE s.shard = ANY ($3) AND s.keys_proven_at IS NULL"# + $end,
-            (&shard_column($ids), $ids as &[SubscriptionId], shards_of($ids) as _)
-        )
-        .map(|row| (row.id, row.since))
-    };
+/// Counts new receipts, writes their notes, and dequeues the deliveries that they end.
+async fn count(
+    conn: &mut PgConnection,
+    new: &[&Receipt],
+    before: &Reported,
+    lanes: &HashMap<SubscriptionId, LaneId>,
+    heard: &[MessageId],
+    now: Timestamp,
+) -> sqlx::Result<Vec<QueuedDelivery>> {
+    fetch_all!(
+        conn,
+        QueuedDelivery,
+        r#"WITH new AS (
+             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::boolean[], $7::integer[])
+               AS n (message, subscription, kind, shard, at, is_first, lane)),
+           added AS (
+             SELECT message, count(DISTINCT subscription) FILTER (WHERE is_first) AS acknowledged,
+               count(*) FILTER (WHERE kind = 1) AS displayed, count(*) FILTER (WHERE kind = 2) AS clicked,
+               count(*) FILTER (WHERE kind = 3) AS closed
+             FROM new GROUP BY message),
+           counted AS (
+             UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
+               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
+             FROM added a WHERE c.message = a.message),
+           noted AS (
+             INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
+             SELECT date_trunc('minute', $8::timestamptz), by_lane.lane, m.tier, CASE WHEN m.audience_estimate > $9 THEN m.id END,
+               20 + by_lane.kind, by_lane.n -- `Fact::Receipt`
+             FROM (SELECT message, lane, kind, count(*) AS n FROM new WHERE lane IS NOT NULL GROUP BY message, lane, kind) by_lane
+             JOIN messages m ON m.id = by_lane.message),
+           habits AS (
+             INSERT INTO habit_notes (shard, subscription, message, kind, at)
+             SELECT shard, subscription, message, kind, at FROM new WHERE kind IN (1, 2)),
+           told AS (
+             INSERT INTO webhook_notes (message, subscription, kind, at)
+             SELECT message, subscription, 20 + kind, $8 FROM new WHERE message = ANY ($10))
+         DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM new) i
+         WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
+         RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
+        new,
+        |new| (new.message, new.subscription, new.kind.code(), new.subscription.shard(), new.at),
+        |new| (!before.contains_key(&(new.message, new.subscription)), lanes.get(&new.subscription).copied()),
+        (now, CHARTED_ABOVE, heard as &[MessageId])
+    )
 }
 
 /// Implements [`super::prove_keys`] on Citus.
@@ -122,19 +142,40 @@ pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now:
         latest.entry(receipt.subscription).and_modify(|last| *last = *at.max(last)).or_insert(*at);
     }
     let proves = |(id, since): &(SubscriptionId, Timestamp)| latest.get(id).is_some_and(|at| since <= at);
-    let ids: Vec<SubscriptionId> = latest.keys().copied().collect();
-    let unproven = unproven!(&ids, "").fetch_all(&mut *conn).await?.into_iter();
-    let unproven = SubscriptionKeys::of(unproven.filter(proves).map(|(id, _)| id).collect());
-    for ids in lockable(&unproven.ids) {
-        let free = unproven!(ids, " ORDER BY s.id FOR NO KEY UPDATE OF s SKIP LOCKED").fetch_all(&mut *conn).await?;
+    let mut ids = unproven(conn, latest.keys().copied().collect()).await?;
+    ids.retain(proves);
+    ids.sort_unstable_by_key(|(id, _)| (id.shard(), *id));
+    for of_shard in ids.chunk_by(|(a, _), (b, _)| a.shard() == b.shard()) {
+        let shard = of_shard[0].0.shard();
+        // Citus locks rows in one shard at a time.
+        let free = query!(
+            r#"SELECT id AS "id: SubscriptionId", greatest(since, keys_since) AS "since!" FROM subscriptions
+               WHERE shard = $1 AND id = ANY ($2) AND keys_proven_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"#,
+            (shard),
+            of_shard,
+            |(id, _)| (*id)
+        );
+        let free = free.map(|row| (row.id, row.since)).fetch_all(&mut *conn).await?;
         let free: Vec<SubscriptionId> = free.into_iter().filter(proves).map(|(id, _)| id).collect();
-        execute!(
-            &mut *conn,
+        let mark = query!(
             "UPDATE subscriptions SET keys_proven_at = $3 WHERE shard = $1 AND id = ANY ($2)",
-            (ids[0].shard(), &free as &[SubscriptionId], now)
-        )?;
+            (shard, &free as &[SubscriptionId], now)
+        );
+        mark.execute(&mut *conn).await?;
     }
     Ok(())
+}
+
+/// Returns the subscriptions whose keys are not confirmed, with the earliest time of messages that may confirm them.
+async fn unproven(conn: &mut PgConnection, ids: Vec<SubscriptionId>) -> sqlx::Result<Vec<(SubscriptionId, Timestamp)>> {
+    let rows = fetch_all!(
+        conn,
+        r#"SELECT s.id AS "id: SubscriptionId", greatest(s.since, s.keys_since) AS "since!"
+           FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
+           WHERE s.shard = ANY ($3) AND s.keys_proven_at IS NULL"#,
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row.since)).collect())
 }
 
 pub(super) async fn accepted_at(

@@ -101,7 +101,7 @@ async fn browsers(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
         r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.lane AS "lane: LaneId"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
            WHERE s.shard = ANY ($3)"#,
-        (&shard_column(ids), ids as &[SubscriptionId], shards_of(ids) as _)
+        (&shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
     )?;
     let browsers = rows.into_iter();
     Ok(browsers.map(|row| (row.id, Browser { user_id: row.user_id, lane: row.lane })).collect())
@@ -127,7 +127,7 @@ async fn last(conn: &mut PgConnection, stretch: &Stretch) -> sqlx::Result<HashMa
         r#"SELECT message AS "message: MessageId", subscription AS "subscription: SubscriptionId", attempt, at, ending, status,
              took_ms, reason
            FROM attempts WHERE message = ANY ($1) AND subscription = ANY ($2) AND shard = ANY ($3) ORDER BY attempt"#,
-        (&stretch.messages as &[MessageId], ids as &[SubscriptionId], shards_of(ids) as _)
+        (&stretch.messages as &[MessageId], ids as &[SubscriptionId], &shards_of(ids))
     );
     let mut last = HashMap::new();
     for row in rows.fetch_all(conn).await? {

@@ -10,7 +10,7 @@ use super::cut::BatchScope;
 use super::due::DueSpan;
 use super::recipient::{Recipient, RecipientRow};
 use super::{cursors, filtered, walk};
-use crate::connections::engine::{self, shard_column, shards_of};
+use crate::connections::engine::{self, shard_column};
 use crate::outcomes::ledger::closing::Closing;
 use crate::outcomes::ledger::enqueue::{NewRow, enqueue};
 use crate::transactions::begin;
@@ -106,7 +106,6 @@ pub async fn take_batch(
     };
     let size = cursor.pace_us.map_or(size, |pace_us| size.min(paced_size(pace_us)));
     let filter = cursor.filter.map(|filter| filter.0);
-    // Shard by shard a batch has fewer recipients, and a campaign more batches.
     let cut = match engine::is_distributed() {
         false => filtered::cut(&mut tx, &place, filter.as_ref(), size, now).await?,
         true => walk::cut(&mut tx, place, filter.as_ref(), size, now).await?,
@@ -215,9 +214,9 @@ pub async fn lease_lost_batch(
                coalesce(s.since > $3 AND s.life > 0, false) AS "is_past!",
                CASE WHEN s.since > $3 AND s.life > 0 THEN s.revived - 1 ELSE s.life END AS "life?"
         FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
-        WHERE ($4::smallint[] IS NULL OR s.shard = ANY ($4))
+        WHERE s.shard = ANY ($1)
         "#,
-        (&shard_column(&ids), &ids as &[SubscriptionId], batch.accepted_at, shards_of(&ids) as _)
+        (&shard_column(&ids), &ids as &[SubscriptionId], batch.accepted_at)
     );
     let mut found: HashMap<SubscriptionId, RecipientRow> =
         found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();

@@ -107,7 +107,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
         FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
         WHERE s.shard = ANY ($3)
         "#,
-        (&shard_column(&ids), &ids as &[SubscriptionId], shards_of(&ids) as _)
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
     )?;
     let read = rows.into_iter().map(|row| {
         let found = RecipientRow {

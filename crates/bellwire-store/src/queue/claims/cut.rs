@@ -45,6 +45,39 @@ pub(super) async fn cut(
     Ok(BatchChunk { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
 }
 
+/// Declares the statements of [`read_recipients`], for all shards or one.
+macro_rules! recipients {
+    (everybody, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        query!(
+            Sendable,
+            r#"
+            SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            "# + $within + r#"
+            ORDER BY id LIMIT $5
+            "#,
+            ($place.lane.0, $place.after.0, $place.accepted_at, $now, $size, $place.is_capped $(, $shard)?)
+        )
+        .map(Recipient::from)
+    };
+    ($topic:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        query!(
+            Sendable,
+            r#"
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        "# + $within + r#"
+        ORDER BY t.subscription LIMIT $6
+        "#,
+            ($topic, $place.lane.0, $place.after.0, $place.accepted_at, $now, $size, $place.is_capped $(, $shard)?)
+        )
+        .map(Recipient::from)
+    };
+}
+
 async fn read_recipients(
     conn: &mut PgConnection,
     place: &BatchScope,
@@ -52,30 +85,14 @@ async fn read_recipients(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Recipient>> {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
-    let rows = match place.topic {
-        None => fetch_all!(
-            conn,
-            Sendable,
-            "SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
-             FROM subscriptions
-             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
-               AND ($7::smallint IS NULL OR shard = $7)
-             ORDER BY id LIMIT $5",
-            (place.lane.0, place.after.0, place.accepted_at, now, size, place.is_capped, place.shard)
-        )?,
-        Some(topic) => fetch_all!(
-            conn,
-            Sendable,
-            "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
-             FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
-             WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
-               AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
-               AND ($8::smallint IS NULL OR t.shard = $8)
-             ORDER BY t.subscription LIMIT $6",
-            (topic, place.lane.0, place.after.0, place.accepted_at, now, size, place.is_capped, place.shard)
-        )?,
-    };
-    Ok(rows.into_iter().map(Recipient::from).collect())
+    match (place.topic, place.shard) {
+        (None, None) => recipients!(everybody, place, size, now, "").fetch_all(conn).await,
+        (None, Some(shard)) => recipients!(everybody, place, size, now, "AND shard = $7", shard).fetch_all(conn).await,
+        (Some(topic), None) => recipients!(topic, place, size, now, "").fetch_all(conn).await,
+        (Some(topic), Some(shard)) => {
+            recipients!(topic, place, size, now, "AND t.shard = $8", shard).fetch_all(conn).await
+        }
+    }
 }
 
 /// A row of an active subscription.

@@ -9,7 +9,7 @@ use super::cut::{self, BatchChunk, BatchScope, Sendable};
 use super::recipient::Recipient;
 use crate::audience::candidates::{self, Stretch};
 use crate::audience::segment_filter::Judge;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_segment::{AudienceFilter, FilterVerdict};
@@ -66,16 +66,22 @@ async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: 
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = fetch_all!(
-        conn,
-        Sendable,
-        "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
+    macro_rules! recipients {
+        ($within:literal) => {
+            query!(
+                Sendable,
+                "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
-         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-         WHERE s.state = 'active' AND ($4::smallint[] IS NULL OR s.shard = ANY ($4)) ORDER BY s.id",
-        (&shard_column(ids), ids as &[SubscriptionId], is_capped, shards_of(ids) as _)
-    )?;
-    Ok(rows.into_iter().map(Recipient::from).collect())
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active'" + $within + " ORDER BY s.id",
+                (&shard_column(ids), ids as &[SubscriptionId], is_capped)
+            )
+            .map(Recipient::from)
+        };
+    }
+    match engine::is_distributed() {
+        false => recipients!("").fetch_all(conn).await,
+        true => recipients!(" AND s.shard = ANY ($1)").fetch_all(conn).await,
+    }
 }
 
 #[cfg(test)]

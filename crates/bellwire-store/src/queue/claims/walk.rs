@@ -41,6 +41,6 @@ pub(super) async fn cut(
 
 /// Whether a cursor at `after` has yet to reach a subscription.
 pub fn is_ahead(after: SubscriptionId, subscription: SubscriptionId) -> bool {
-    let order = |id| (engine::part_of(id), id);
+    let order = |id: SubscriptionId| (engine::is_distributed().then(|| id.shard()), id);
     order(after) < order(subscription)
 }

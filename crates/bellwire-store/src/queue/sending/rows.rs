@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::HELD_MAX;
 use super::addressed::{Born, LeaseHolder, NewMessage, ResolvedAudience, ResolvedReach, Sent, count, missing};
 use crate::audience::user_shards;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column};
 use crate::outcomes::notes::CHARTED_ABOVE;
 use crate::queue::claims::{ClaimedRow, Recipient, Sendability};
 use crate::queue::opening::{Conditions, MessageRow, StoredConditions};
@@ -64,16 +64,24 @@ pub(super) async fn of_users(
             users.push(user.as_str());
         }
     }
-    let shards = user_shards::of_all(&mut *conn, &apps, &users).await?;
-    let rows = fetch_all!(
-        conn,
-        RecipientCandidate,
-        r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
+    macro_rules! found {
+        ($within:literal $(, $shards:expr)?) => {
+            query!(
+                RecipientCandidate,
+                r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
          FROM unnest($1::integer[], $2::uuid[], $3::text[]) AS t (n, app, user_id)
-         JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'
-         WHERE ($4::smallint[] IS NULL OR s.shard = ANY ($4))"#,
-        (&places, &apps as &[AppId], &users as &[&str], shards.as_deref())
-    )?;
+         JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"# + $within,
+                (&places, &apps as &[AppId], &users as &[&str] $(, $shards)?)
+            )
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => found!("").fetch_all(conn).await?,
+        true => {
+            let shards = user_shards::of_all(&mut *conn, &apps, &users).await?;
+            found!(" WHERE s.shard = ANY ($4)", &shards).fetch_all(conn).await?
+        }
+    };
     let (mut ids, mut reached) = (vec![Vec::new(); groups.len()], vec![HashSet::new(); groups.len()]);
     for row in &rows {
         let group = place(row.n, 0);
@@ -161,10 +169,11 @@ pub(super) async fn write(
     }
     // What belongs to a message is read out of its array by its place, and its counts are found by bisection: a join of
     // messages and recipients would try all pairs.
-    let rows = fetch_all!(
-        conn,
-        ResolvedRecipient,
-        r#"WITH named AS (
+    macro_rules! written {
+        ($within:literal) => {
+            query!(
+                ResolvedRecipient,
+                r#"WITH named AS (
              SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
                s.user_id, s.proven, s.life, t.token,
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ($12::timestamptz[])[t.n])
@@ -174,8 +183,7 @@ pub(super) async fn write(
                count(*) FILTER (WHERE s.state <> 'replaced' OR s.replaced_by IS NULL) OVER (PARTITION BY t.n)
                  = ($14::integer[])[t.n] AS complete
              FROM unnest($17::integer[], $18::smallint[], $19::uuid[], $22::bytea[]) AS t (n, shard, id, token)
-             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]
-             WHERE ($29::smallint[] IS NULL OR s.shard = ANY ($29))),
+             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]"# + $within + r#"),
            counts AS (SELECT n, count(*) FILTER (WHERE NOT replaced) AS known, count(*) FILTER (WHERE live) AS live FROM named GROUP BY n),
            reached AS (
              SELECT array_agg(n ORDER BY n) AS places, array_agg(known ORDER BY n) AS known, array_agg(live ORDER BY n) AS live
@@ -210,24 +218,30 @@ pub(super) async fn write(
          FROM named
          LEFT JOIN apps a ON a.id = CASE WHEN ($27::boolean[])[n] THEN ($2::uuid[])[n] END
          LEFT JOIN tier_settings s ON s.app = a.id AND s.tier = ($3::smallint[])[n]"#,
-        parcels,
-        |it| (it.message.id, it.message.app, it.message.tier.code(), Json(&it.message.audience)),
-        |it| (it.message.content.as_slice(), it.message.ttl_s, it.message.urgency.code()),
-        |it| (it.message.topic_header.as_deref(), it.message.policy.as_ref().map(Json), it.topic),
-        |it| (it.message.enveloped, it.message.accepted_at, it.message.expires_at()),
-        |it| (i32::try_from(it.ids.len()).unwrap_or(i32::MAX), it.users.is_some(), it.is_held),
-        (&places, &shard_column(&ids), &ids as &[SubscriptionId], &user_places, &users as &[&str]),
-        tokens,
-        |token| (token.as_slice()),
-        (holder.map(|holder| holder.lease), holder.map(|holder| holder.until)),
-        (&traceparents(parcels) as &[Option<&str>]),
-        parcels,
-        |it| (it.message.sent_by),
-        (&askers(parcels)),
-        parcels,
-        |it| (it.message.received_at),
-        (shards_of(&ids) as _)
-    )?;
+                parcels,
+                |it| (it.message.id, it.message.app, it.message.tier.code(), Json(&it.message.audience)),
+                |it| (it.message.content.as_slice(), it.message.ttl_s, it.message.urgency.code()),
+                |it| (it.message.topic_header.as_deref(), it.message.policy.as_ref().map(Json), it.topic),
+                |it| (it.message.enveloped, it.message.accepted_at, it.message.expires_at()),
+                |it| (i32::try_from(it.ids.len()).unwrap_or(i32::MAX), it.users.is_some(), it.is_held),
+                (&places, &shard_column(&ids), &ids as &[SubscriptionId], &user_places, &users as &[&str]),
+                tokens,
+                |token| (token.as_slice()),
+                (holder.map(|holder| holder.lease), holder.map(|holder| holder.until)),
+                (&traceparents(parcels) as &[Option<&str>]),
+                parcels,
+                |it| (it.message.sent_by),
+                (&askers(parcels)),
+                parcels,
+                |it| (it.message.received_at)
+            )
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => written!("").fetch_all(conn).await?,
+        // It asks no other shards than these.
+        true => written!(" WHERE s.shard = ANY ($18)").fetch_all(conn).await?,
+    };
     let mut known = vec![Vec::new(); parcels.len()];
     let mut sent: Vec<Sent> =
         parcels.iter().map(|parcel| Sent { unreachable: parcel.unreachable, ..Sent::default() }).collect();

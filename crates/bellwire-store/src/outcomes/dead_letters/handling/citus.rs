@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
 
 use super::{Letter, MESSAGES, Operation, OperationPreview, ReplayCursor};
-use crate::connections::engine::{lockable, shard_column, shards_of};
+use crate::connections::engine::{shard_column, shards_of};
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
@@ -113,34 +113,37 @@ async fn next(
     query.build_query_as().persistent(false).fetch_all(conn).await
 }
 
-/// Statement that reads the targets of these subscriptions, followed by `$end`.
-macro_rules! targets {
-    ($ids:expr, $end:literal) => {
-        query!(
-            r#"SELECT s.id AS "id: SubscriptionId", s.state = 'active' AS "is_active!", s.expires_at, s.user_left_at
-               FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
-               JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id WHERE s.shard = ANY ($3)"#
-                + $end,
-            (&shard_column($ids), $ids as &[SubscriptionId], shards_of($ids) as _)
-        )
-        .map(|row| {
-            let (is_active, expires_at, user_left_at) = (row.is_active, row.expires_at, row.user_left_at);
-            (row.id, ReplayTarget { is_active, expires_at, user_left_at })
-        })
-    };
-}
-
 async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, ReplayTarget>> {
     let ids = subscriptions(letters);
-    Ok(targets!(&ids, "").fetch_all(conn).await?.into_iter().collect())
+    let rows = fetch_all!(
+        conn,
+        r#"SELECT s.id AS "id: SubscriptionId", s.state = 'active' AS "is_active!", s.expires_at, s.user_left_at
+           FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
+           WHERE s.shard = ANY ($3)"#,
+        (&shard_column(&ids), &ids as &[SubscriptionId], &shards_of(&ids))
+    )?;
+    let rows = rows.into_iter();
+    let standing = |is_active, expires_at, user_left_at| ReplayTarget { is_active, expires_at, user_left_at };
+    Ok(rows.map(|row| (row.id, standing(row.is_active, row.expires_at, row.user_left_at))).collect())
 }
 
 /// Locks these dead letters and the users of their subscriptions until the transaction ends, except those that are being
 /// changed.
 async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, ReplayTarget>> {
     let mut locked = HashMap::new();
-    for ids in lockable(&subscriptions(letters)) {
-        locked.extend(targets!(ids, " ORDER BY s.id FOR SHARE OF s SKIP LOCKED").fetch_all(&mut *conn).await?);
+    // Citus locks rows in one shard at a time.
+    for of_shard in subscriptions(letters).chunk_by(|a, b| a.shard() == b.shard()) {
+        let rows = fetch_all!(
+            &mut *conn,
+            r#"SELECT id AS "id: SubscriptionId", state = 'active' AS "is_active!", expires_at, user_left_at FROM subscriptions
+               WHERE shard = $1 AND id = ANY ($2) ORDER BY id FOR SHARE SKIP LOCKED"#,
+            (of_shard[0].shard(), of_shard as &[SubscriptionId])
+        )?;
+        locked.extend(rows.into_iter().map(|row| {
+            let standing =
+                ReplayTarget { is_active: row.is_active, expires_at: row.expires_at, user_left_at: row.user_left_at };
+            (row.id, standing)
+        }));
     }
     Ok(locked)
 }
