@@ -59,9 +59,10 @@ pub(crate) async fn run(
 ) -> anyhow::Result<bool> {
     let progress = Progress::new();
     progress.say("starting Postgres, the server and the simulated push services");
-    let mut setup = Setup::start(args.seed, args.subscriptions, SINGLES, args.keep, &progress).await?;
-    progress.say(&format!("server at {}, data in {}", setup.api.base(), setup.data_dir().display()));
     tokio::pin!(interrupted);
+    let starting = Setup::start(args.seed, args.subscriptions, SINGLES, args.keep, &progress, &mut interrupted);
+    let mut setup = starting.await?;
+    progress.say(&format!("server at {}, data in {}", setup.api.base(), setup.data_dir().display()));
     let performed = tokio::select! {
         performed = perform(args, &setup, &progress) => {
             performed.with_context(|| format!("the end of the server's log: {}", setup.last_words()))

@@ -152,11 +152,12 @@ async fn serve(
     let (stop_serving, stop) = channel(false);
     let mut serving = listeners.serve(tls, served, config, &stop)?;
     let url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
-    let _announced = announced::announce(&config.data_dir, url.as_str().trim_end_matches('/'));
+    let mut announced = pin!(announced::keep(config.data_dir.clone(), url.as_str().trim_end_matches('/').to_owned()));
     started(address);
     service_manager::tell_ready();
     let failure = tokio::select! {
         () = shutdown => None,
+        () = announced.as_mut() => None, // never
         () = service_manager::feed_watchdog(address) => None, // an endless loop
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),

@@ -83,6 +83,7 @@ impl Setup {
         messages: u32,
         keep: bool,
         progress: &Progress,
+        interrupted: impl Future<Output = ()>,
     ) -> anyhow::Result<Self> {
         let records = (browsers + messages) as usize;
         let simulator = Simulator::start(gateways::Options {
@@ -92,11 +93,13 @@ impl Setup {
             ..gateways::Options::default()
         })
         .await?;
-        let dir = DataDir::make(keep)?;
+        // Data of a demo that does not start is of no use.
+        let mut dir = DataDir::make(false)?;
         let ca_file = dir.path.join("simulator-ca.pem");
         tokio::fs::write(&ca_file, simulator.ca_pem()).await?;
         let settings = settings(&dir.path, &ca_file, &simulator);
-        let operator = prepare(&settings, seed, keep, progress).await?;
+        let operator = prepare(&settings, seed, keep, progress, interrupted).await?;
+        dir.kept = keep;
         let (server, leash, address) = start_server(&settings, &dir).await?;
         let mut setup = Self {
             simulator,
@@ -212,10 +215,14 @@ async fn prepare(
     seed: u64,
     keep: bool,
     progress: &Progress,
+    interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<String> {
     let config = Config::load(&Flags::from_pairs(settings.iter().cloned()))?;
     let mut context = Context::open(&config, Migrations::Apply).await?;
-    let made = prepare_in(&mut context, &config, seed, keep, progress).await;
+    let made = tokio::select! {
+        made = prepare_in(&mut context, &config, seed, keep, progress) => made,
+        () = interrupted => Err(anyhow::anyhow!("interrupted")),
+    };
     context.close().await;
     made
 }

@@ -1,32 +1,52 @@
-//! Address of the server that runs on a data directory, for commands on the same directory. The server holds a lock on the file while it
-//! runs, so the address of a server that ended is never used.
+//! Address of the server that runs on a data directory, for commands on the same directory. The server holds a lock on the file
+//! while it runs, so the address of a server that ended is never used.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tracing::warn;
 
 /// More than the longest URL.
 const URL_MAX_BYTES: u64 = 4_096;
+/// Interval of attempts to lock the file while a command reads it, or another server of the directory stops.
+const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// A server's lock on its file. Dropping it, or the end of the process, releases the lock.
 #[derive(Debug)]
-pub(super) struct Announced(#[expect(dead_code, reason = "holds the lock")] File);
+struct Announced(File);
 
-/// Writes the URL of a server. `None`: another server of the directory is announced, or the file cannot be written; commands then use
-/// the configured address.
-pub(super) fn announce(dir: &Path, url: &str) -> Option<Announced> {
-    let write = || {
-        let mut file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(file_in(dir))?;
-        file.try_lock().map_err(io::Error::from)?;
-        file.set_len(0)?;
-        file.write_all(url.as_bytes())?;
-        io::Result::Ok(file)
-    };
-    write()
-        .inspect_err(|error| tracing::debug!(%error, "commands find this server by its settings only"))
-        .ok()
-        .map(Announced)
+impl Drop for Announced {
+    fn drop(&mut self) {
+        let _ = self.0.set_len(0); // the next server's lock must not show this address for a moment
+    }
+}
+
+/// Keeps the URL of a server in its directory until this future is dropped. If the file cannot be written, commands use the
+/// configured address.
+pub(super) async fn keep(dir: PathBuf, url: String) {
+    loop {
+        match announce(&dir, &url) {
+            Ok(_announced) => return std::future::pending().await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(TRY_EVERY).await,
+            Err(error) => {
+                warn!(%error, file = %file_in(&dir).display(), "commands find this server by its settings only");
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+/// Writes the URL of a server.
+fn announce(dir: &Path, url: &str) -> io::Result<Announced> {
+    let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(file_in(dir))?;
+    file.try_lock().map_err(io::Error::from)?;
+    let mut announced = Announced(file);
+    announced.0.set_len(0)?;
+    announced.0.write_all(url.as_bytes())?;
+    Ok(announced)
 }
 
 /// Returns the URL of the server that runs on the directory, if one does and this user may read it.

@@ -77,7 +77,7 @@ function Of({ app }: { app: AppResponse }) {
         </Shown>
       </Card>
       <div class="grid halves">
-        <CapsCard app={app} />
+        <CapsCard key={app.id} app={app} />
         <GuardCard app={app} guard={guard} />
       </div>
     </>

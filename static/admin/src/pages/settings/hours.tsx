@@ -12,7 +12,7 @@ import { loadCalendar, setCalendar, type CalendarSettings, type OffPeak } from "
 
 export function Hours() {
   const { app, apps } = useHere();
-  return app ? <HoursOf app={app} /> : <ChooseApp apps={apps} what="Each app has its own quiet hours." />;
+  return app ? <HoursOf key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each app has its own quiet hours." />;
 }
 
 function HoursOf({ app }: { app: AppResponse }) {

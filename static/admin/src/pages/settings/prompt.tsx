@@ -12,7 +12,7 @@ import { loadPrompt, setPrompt, type PromptSettings } from "./load";
 
 export function Prompt() {
   const { app, apps } = useHere();
-  return app ? <PromptOf app={app} /> : <ChooseApp apps={apps} what="Each app has its own prompt." />;
+  return app ? <PromptOf key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each app has its own prompt." />;
 }
 
 function PromptOf({ app }: { app: AppResponse }) {
