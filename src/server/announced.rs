@@ -32,7 +32,10 @@ pub(super) async fn keep(dir: PathBuf, url: String) {
             Ok(_announced) => return std::future::pending().await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(TRY_EVERY).await,
             Err(error) => {
-                warn!(%error, file = %file_in(&dir).display(), "commands find this server by its settings only");
+                // A server with another database may have no directory, or one that it cannot write.
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    warn!(%error, file = %file_in(&dir).display(), "commands find this server by its settings only");
+                }
                 return std::future::pending().await;
             }
         }
