@@ -32,10 +32,9 @@ const { data: batch } = await bellwire.POST("/v1/apps/{app}/messages/batch", {
 const { data: shown } = await bellwire.GET("/v1/apps/{app}/messages/{message}", { params: { path: { app, message } } });
 const targeted: number | undefined = shown.counts?.targeted;
 
+const untitled = { to: { topic: "a" }, content: { title: 5 } };
 // @ts-expect-error: a title is text
-await bellwire
-  .POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: { to: { topic: "a" }, content: { title: 5 } } })
-  .catch(() => {});
+await bellwire.POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: untitled }).catch(() => {});
 const problem = await bellwire
   .POST("/v1/apps/{app}/messages", { params: { path: { app } }, body: { ...body, ttl: -1 } })
   .then(
