@@ -121,7 +121,7 @@ async fn check_history(
     }
     let past = Utc::now() - TimeDelta::days(60);
     let day = past.format("%Y-%m-%d").to_string();
-    let days = read(&format!("/v1/apps/shop/metrics?since={day}T00:00:00Z&step=day&measures=clicked")).await;
+    let days = read(&format!("/v1/apps/shop/metrics?since={day}T00:00:00Z&step=1d&measures=clicked")).await;
     let clicks = days["data"].as_array().into_iter().flatten().filter_map(|day| day["metrics"]["clicked"].as_i64());
     assert!(clicks.sum::<i64>() > 100, "clicks of weeks ago: {days}");
 }

@@ -165,7 +165,7 @@ async fn what_goes_by_tinyproxy_or_microsocks_arrives_once() {
         app.run_until_idle().await; // it tells what it has found
         assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("queued", 1)]), "{scheme}");
         let alerts = alerts(&app).await;
-        assert!(alerts[0]["detail"].as_str().expect("a text").contains("other credentials"), "{alerts:?}");
+        assert!(alerts[0]["detail"].as_str().expect("a text").contains("refused the credentials"), "{alerts:?}");
         app.finish().await;
     }
 }
