@@ -51,18 +51,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Creates the app and its history. `context` gets back its clock at the end.
 pub(super) async fn make(context: &mut Context, config: &Config, seed: u64, operator: &str) -> anyhow::Result<()> {
     let present = context.clock.clone();
-    let today = present.now().date_naive();
-    let first = today - Days::new(DAYS);
-    context.clock = Clock::stub(first.and_time(NaiveTime::MIN).and_utc());
+    let first = (present.now().date_naive() - Days::new(DAYS)).and_time(NaiveTime::MIN).and_utc();
+    context.clock = Clock::stub(first);
     let made = match Shop::open(context, config, seed, operator).await {
-        Ok(shop) => shop.live(first.and_time(NaiveTime::MIN).and_utc()).await,
+        Ok(shop) => shop.live(first).await,
         Err(error) => Err(error),
     };
     context.clock = present;
     made
 }
 
-/// The app, and everything that works for it.
+/// The app, and the engine, API and simulator that work for it.
 struct Shop<'a> {
     context: &'a Context,
     api: Client,
@@ -115,7 +114,7 @@ impl<'a> Shop<'a> {
         Ok(Self { context, api, operator, simulator, dispatcher, browsers: Browsers::new(seed, key), tasks })
     }
 
-    /// Lives through all days, then ends its engine in good order.
+    /// Simulates all days, then stops the engine.
     async fn live(mut self, first: Timestamp) -> anyhow::Result<()> {
         self.open_for_business().await?;
         for day in 0..DAYS {
@@ -127,7 +126,7 @@ impl<'a> Shop<'a> {
         Ok(())
     }
 
-    /// What is there from the first day: content, and the browsers of the previous system.
+    /// Stores the content of the first day, and imports the browsers of the previous system.
     async fn open_for_business(&mut self) -> anyhow::Result<()> {
         for (path, body) in content::stored() {
             self.ask(Method::PUT, &path, body).await?;

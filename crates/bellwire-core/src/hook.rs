@@ -74,7 +74,7 @@ named! {
         Asked = "asked",
         /// The receiver responded with 410: it is gone.
         Gone = "gone",
-        /// Its requests have failed for days.
+        /// Disabled, because all requests failed for days.
         Failing = "failing",
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Posting {
     pub abandon: Notify,
 }
 
-/// What follows from a response for its lane and subscription.
+/// Consequences of a response for its lane and subscription.
 struct Learned {
     in_flight: u32,
     hold: Option<HoldReason>,

@@ -166,7 +166,7 @@ impl Cluster {
 
     /// Returns the Postgres that runs on this cluster and responds at its socket, if any.
     ///
-    /// Its lock file alone proves nothing: after a crash of the machine its process id may belong to another program. A
+    /// The lock file alone proves nothing: after a crash of the machine its process id may belong to another program. A
     /// response proves nothing where other users can listen.
     pub(super) fn status(&self) -> Result<Option<(Pid, Status)>, Error> {
         if !self.has_socket_dir()? {

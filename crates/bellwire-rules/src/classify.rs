@@ -161,7 +161,7 @@ impl ResponseKind {
     }
 }
 
-/// What a response shows about the push service's health, for the circuit breaker.
+/// Health of the push service according to a response, for the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// It responded properly, even if it refused.

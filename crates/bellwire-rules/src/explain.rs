@@ -82,7 +82,7 @@ named! {
         DeadLetter = "dead_letter",
         /// The message's content was deleted.
         ContentDeleted = "content_deleted",
-        /// Its attempts were deleted by retention.
+        /// Retention deleted the attempts of the delivery.
         HistoryDeleted = "history_deleted",
         /// The delivery waits for the retry planned by its policy.
         WaitsForRetry = "waits_for_retry",

@@ -170,7 +170,7 @@ pub(crate) struct TestBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0.8, maximum = 0.999)]
     confidence: Option<f64>,
-    /// What the rest of the audience gets if no variant wins: the `first` variant, or nothing (`stop`). By default `first`.
+    /// Content for the rest of the audience if no variant wins: the `first` variant, or nothing (`stop`). By default `first`.
     #[serde(skip_serializing_if = "Option::is_none")]
     otherwise: Option<Otherwise>,
 }

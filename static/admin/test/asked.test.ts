@@ -118,4 +118,17 @@ describe("what somebody begins with", () => {
     await vi.advanceTimersByTimeAsync(50);
     expect([seen.last?.begun, seen.last?.problem]).toEqual(["one", undefined]);
   });
+
+  it("never shows the content of another key", async () => {
+    const { all, ask } = answers();
+    const { seen, show } = using((key: string): Begun<string> => useBegin(key, (stop) => ask(key, stop)));
+    await show("shop");
+    all[0]!.resolve("of the shop");
+    await vi.advanceTimersByTimeAsync(50);
+    await show("journal");
+    expect([all.length, seen.last?.begun]).toEqual([2, undefined]);
+    all[1]!.resolve("of the journal");
+    await vi.advanceTimersByTimeAsync(50);
+    expect([seen.last?.begun, seen.last?.edition]).toEqual(["of the journal", 2]);
+  });
 });

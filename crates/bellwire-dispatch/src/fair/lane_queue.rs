@@ -42,7 +42,7 @@ pub(super) struct LaneGroup {
     pub look_at: Option<Timestamp>,
 }
 
-/// What a tier of a lane waits for.
+/// State of a tier of a lane: the event for which it waits, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TierLine {
     Out,

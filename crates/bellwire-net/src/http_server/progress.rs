@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
-/// What a connection is doing.
+/// Activity of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ConnectionPhase {

@@ -121,12 +121,12 @@ pub struct Test {
     pub after_s: i64,
     /// Required probability that the winner is the best variant.
     pub confidence: f64,
-    /// What the rest of the audience gets without a winner.
+    /// Content for the rest of the audience without a winner.
     pub otherwise: Otherwise,
 }
 
 bellwire_core::named! {
-    /// What the rest of an audience gets without a winner.
+    /// Content for the rest of an audience without a winner.
     #[cfg_attr(feature = "openapi", schema(as = WithoutWinner))]
     pub enum Otherwise {
         First = "first",

@@ -14,7 +14,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
 
 named! {
-    /// What recipients get whose local time is already past when a campaign is started.
+    /// Rule for recipients whose local time is already past when a campaign is started.
     #[cfg_attr(feature = "openapi", schema(as = PastZones))]
     pub enum Past {
         /// The message at that time on the next day.

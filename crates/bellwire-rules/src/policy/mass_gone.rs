@@ -75,7 +75,7 @@ pub struct GoneWatch {
     pub recovered_at: Option<Timestamp>,
 }
 
-/// What follows from new responses for a lane.
+/// Consequences of new responses for a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PruneAlarm {
     /// Whether a suspicion begins.

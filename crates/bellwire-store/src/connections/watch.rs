@@ -107,7 +107,7 @@ struct Choice {
     timeline: u32,
 }
 
-/// What was observed of the cluster so far.
+/// Observations of the cluster so far.
 #[derive(Debug, Default)]
 struct ClusterState {
     /// System identifier of the primary's cluster.

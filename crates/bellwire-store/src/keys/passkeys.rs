@@ -115,7 +115,7 @@ pub async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::
     Ok(i64::try_from(done).unwrap_or(i64::MAX))
 }
 
-/// What a person proved before the passkey.
+/// Proof of a person before the passkey.
 #[derive(Debug)]
 pub enum FirstFactor {
     Password,

@@ -132,7 +132,7 @@ pub async fn claim_free(
     claim_each(conn, requests, Wait::Never, now).await
 }
 
-/// What to do about a key that another transaction has claimed.
+/// Treatment of a key that another transaction has claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     InTurn,

@@ -174,7 +174,7 @@ async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError
     })
 }
 
-/// What to do while workers of another schema version run.
+/// Behaviour while workers of another schema version run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// Fail: the workers' statements would fail, and their POSTs would be repeated by others.

@@ -209,7 +209,7 @@ pub async fn dry_run(
     })
 }
 
-/// How recipients without names are reached.
+/// Way to recipients without names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Queue rows if they are few, otherwise cursors.

@@ -30,7 +30,7 @@ export type Kind = (typeof KINDS)[number];
 export interface Entry extends Found {
   kind: Kind;
   title: string;
-  /** Where it belongs, or what it is. */
+  /** Place or kind of the result. */
   about?: string | undefined;
   /** Other words for it. */
   words?: string;

@@ -7,7 +7,7 @@ import { APPS_MAX, byId, fixed, keyOf, ROWS_MAX, search, stepped, type Entry } f
 import { useFilters } from "../lib/url";
 import { useHere, useMay } from "./context";
 
-/** Its code comes with the first search. */
+/** Code of the search, loaded with the first one. */
 const loader = () => import("./search-load");
 
 /** Time after which the objects are read again. */
@@ -191,7 +191,7 @@ function Result({ entry, n, isChosen, isFirst, choose }: ResultProps) {
   );
 }
 
-/** What was searched, and what was not. */
+/** Extent of the search. */
 function Extent({
   isLoading,
   n,

@@ -108,7 +108,7 @@ pub struct Changes {
     pub timezone: Option<Option<String>>,
 }
 
-/// What happens to attributes that the request does not name.
+/// Treatment of attributes that the request does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merge {
     /// They stay. Null removes a named attribute.

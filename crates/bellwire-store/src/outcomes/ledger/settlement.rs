@@ -41,7 +41,7 @@ pub enum ClaimableAt {
     /// Expected time at which its lane reopens. The stored planned time is now. If the lane reopens earlier,
     /// [`recall`](crate::queue::recall) finds the delivery by that.
     Reopening(Timestamp),
-    /// When its message is resumed.
+    /// Time at which the message is resumed.
     Parked,
 }
 

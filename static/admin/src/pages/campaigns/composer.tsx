@@ -116,7 +116,7 @@ function NewForm({ app, begin }: { app: AppResponse; begin: Draft | undefined })
 }
 
 function Existing({ app, named }: { app: AppResponse; named: string }) {
-  const { begun, problem, edition, again } = useBegin(named, (stop) => loadPlanned(app.id, named, stop));
+  const { begun, problem, edition, again } = useBegin(`${app.id} ${named}`, (stop) => loadPlanned(app.id, named, stop));
   if (problem) return <Failed problem={problem} what="the draft" retry={again} />;
   return begun ? (
     <Change key={edition} app={app} begun={begun} reload={again} />

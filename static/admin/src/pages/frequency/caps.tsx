@@ -20,9 +20,11 @@ export function CapsCard({ app }: { app: AppResponse }) {
         Maximum number of messages to one person in a sliding window, over all browsers. Transactional messages have no
         caps.
       </p>
-      <Draft of={caps} what="the caps">
-        {(known) => <Edit app={app} known={known} again={caps.again} setSaved={setSaved} />}
-      </Draft>
+      <div onInput={() => setSaved(false)}>
+        <Draft of={caps} what="the caps">
+          {(known) => <Edit app={app} known={known} again={caps.again} setSaved={setSaved} />}
+        </Draft>
+      </div>
       <Notice>{saved && "Saved."}</Notice>
     </Card>
   );

@@ -24,9 +24,11 @@ function HoursOf({ app }: { app: AppResponse }) {
         Transactional messages, such as one-time codes, are sent at any time. Other messages wait, if their time to live
         is long enough.
       </p>
-      <Draft of={calendar} what="the quiet hours">
-        {(known) => <Edit app={app} known={known} again={calendar.again} setSaved={setSaved} />}
-      </Draft>
+      <div onInput={() => setSaved(false)}>
+        <Draft of={calendar} what="the quiet hours">
+          {(known) => <Edit app={app} known={known} again={calendar.again} setSaved={setSaved} />}
+        </Draft>
+      </div>
       <Notice>{saved && "Saved."}</Notice>
     </Card>
   );

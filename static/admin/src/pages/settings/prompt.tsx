@@ -33,11 +33,11 @@ function PromptOf({ app }: { app: AppResponse }) {
             reload={prompt.again}
             language={language}
             setLanguage={setLanguage}
-            saved={saved}
             setSaved={setSaved}
           />
         )}
       </Draft>
+      <Notice>{saved && "Saved."}</Notice>
     </Card>
   );
 }
@@ -59,11 +59,10 @@ interface EditProps {
   /** Language whose texts are edited. */
   language: string;
   setLanguage: (language: string) => void;
-  saved: boolean;
   setSaved: (saved: boolean) => void;
 }
 
-function Edit({ app, known, reload, language, setLanguage, saved, setSaved }: EditProps) {
+function Edit({ app, known, reload, language, setLanguage, setSaved }: EditProps) {
   const operator = useMay("operator", app.id);
   const [draft, setDraft] = useState(known);
   const edit = useEdit({ begun: known, load: (stop) => loadPrompt(app.id, stop), written: (it) => it, reload });
@@ -148,7 +147,6 @@ function Edit({ app, known, reload, language, setLanguage, saved, setSaved }: Ed
             </Field>
           ))}
         </Form>
-        <Notice>{saved && "Saved."}</Notice>
         {!operator.may && <p class="fine">Your role does not allow changing the prompt. {operator.why}</p>}
       </div>
       <Preview settings={draft} language={language} />

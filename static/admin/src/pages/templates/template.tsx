@@ -108,7 +108,7 @@ function Existing({ app, name }: { app: AppResponse; name: string }) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);
   const [isSaved, setSaved] = useState(false);
-  const { begun, problem, edition, again } = useBegin(name, (stop) => loadTemplate(app.id, name, stop));
+  const { begun, problem, edition, again } = useBegin(`${app.id} ${name}`, (stop) => loadTemplate(app.id, name, stop));
   if (problem) {
     return (
       <>
