@@ -6465,7 +6465,7 @@ export interface components {
             new_password: string;
         };
         /**
-         * @description What recipients get whose local time is already past when a campaign is started.
+         * @description Rule for recipients whose local time is already past when a campaign is started.
          * @enum {string}
          */
         PastZones: "tomorrow" | "skip";
@@ -8486,7 +8486,7 @@ export interface components {
          */
         WeekDay: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
         /**
-         * @description What the rest of an audience gets without a winner.
+         * @description Content for the rest of an audience without a winner.
          * @enum {string}
          */
         WithoutWinner: "first" | "stop";
