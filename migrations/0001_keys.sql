@@ -59,6 +59,8 @@ CREATE TABLE apps (
     caps                 jsonb,
     -- Settings of the prompt on the app's pages, as the API shows them. Null: no settings.
     prompt               jsonb,
+    -- Text that replaces withdrawn messages where a browser must show one: {"title": "…", "body": "…"}. Null: a built-in text.
+    withdrawal_notice    jsonb,
     -- Union of `webhooks.heard` of its active webhooks; 0: nothing is written for them alone.
     heard                integer     NOT NULL DEFAULT 0
 );

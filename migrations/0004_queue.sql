@@ -231,7 +231,12 @@ CREATE TABLE messages (
     sent_by           uuid,
     -- Time as of which person and time zone decide for whom it is: that of the campaign's run; null: the present.
     assigned_at       timestamptz,
-    received_at       timestamptz -- time of acceptance of a scheduled message; null: accepted_at
+    received_at       timestamptz, -- time of acceptance of a scheduled message; null: accepted_at
+    clear_on_click    boolean     NOT NULL DEFAULT false, -- a click in one browser removes it from the person's others
+    -- The message that this one removes from browsers; its own id: it closes notifications by tag; null: an ordinary message.
+    withdraws         uuid,
+    -- What the delivery ids of that message derive from, since retention may delete it earlier.
+    withdraws_root    uuid        CHECK ((withdraws_root IS NULL) = (withdraws IS NULL))
 );
 -- No query filters by these columns: ANALYZE does not sample them.
 ALTER TABLE messages
@@ -250,6 +255,32 @@ CREATE INDEX messages_in_motion ON messages (state)
 CREATE INDEX messages_with_content ON messages (coalesce(look_at, accepted_at)) WHERE content IS NOT NULL;
 CREATE INDEX messages_by_topic ON messages (topic, id) WHERE topic IS NOT NULL; -- use of topics
 CREATE INDEX messages_by_campaign ON messages (campaign, id) WHERE campaign IS NOT NULL;
+-- Whether a later message has the collapse key of one that is withdrawn.
+CREATE INDEX messages_by_collapse_key ON messages (app, topic_header, id) WHERE topic_header IS NOT NULL;
+
+CREATE INDEX messages_by_withdrawn ON messages (withdraws) WHERE withdraws IS NOT NULL;
+
+CREATE TABLE click_clears (
+    message      uuid NOT NULL, -- the clicked message
+    subscription uuid NOT NULL, -- the browser in which it was clicked
+    PRIMARY KEY (message, subscription)
+);
+COMMENT ON TABLE click_clears IS
+    'Clicks on messages with `clear_on_click`, until maintenance has removed the message from the other browsers of the person.';
+
+CREATE TABLE withdrawals (
+    message  uuid        PRIMARY KEY, -- the withdrawn message
+    app      uuid        NOT NULL, -- owner
+    at       timestamptz NOT NULL, -- time of the request
+    sent_by  uuid,       -- the API key or teammate that asked for it; null: a campaign
+    ended_at timestamptz, -- time at which every delivery of the message had ended; null: some have not
+    removal  uuid        -- the message that removes it from browsers; null: none is needed, or none yet
+);
+COMMENT ON TABLE withdrawals IS
+    'Withdrawn messages. The message is cancelled first. When none of its pushes can start any longer, another message '
+    'removes it from the browsers that may have it.';
+CREATE INDEX withdrawals_waiting ON withdrawals (message) WHERE ended_at IS NULL;
+CREATE INDEX withdrawals_by_removal ON withdrawals (removal) WHERE removal IS NOT NULL;
 
 CREATE TABLE message_keys (
     app     uuid NOT NULL, -- owner

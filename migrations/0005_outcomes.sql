@@ -22,7 +22,8 @@ COMMENT ON TABLE attempts IS
 CREATE TABLE receipts (
     message      uuid        NOT NULL, -- the message
     subscription uuid        NOT NULL, -- the recipient
-    kind         smallint    NOT NULL CHECK (kind BETWEEN 1 AND 3), -- 1: displayed, 2: clicked, 3: closed
+    -- 1: displayed, 2: clicked, 3: closed. Of withdrawals: 4: removed, 5: prevented, 6: missed.
+    kind         smallint    NOT NULL CHECK (kind BETWEEN 1 AND 6),
     shard        smallint    NOT NULL, -- the subscription's
     at           timestamptz NOT NULL, -- time of the report
     action       text        CHECK (length(action) <= 200), -- the notification's button; null: none
@@ -64,7 +65,10 @@ CREATE TABLE receipt_counts (
     acknowledged bigint NOT NULL DEFAULT 0, -- deliveries with at least one receipt
     displayed    bigint NOT NULL DEFAULT 0, -- receipts of this kind
     clicked      bigint NOT NULL DEFAULT 0, -- receipts of this kind
-    closed       bigint NOT NULL DEFAULT 0  -- receipts of this kind
+    closed       bigint NOT NULL DEFAULT 0, -- receipts of this kind
+    removed      bigint NOT NULL DEFAULT 0, -- receipts of this kind
+    prevented    bigint NOT NULL DEFAULT 0, -- receipts of this kind
+    missed       bigint NOT NULL DEFAULT 0  -- receipts of this kind
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE receipt_counts IS

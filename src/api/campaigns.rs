@@ -60,6 +60,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(transitions::pause))
         .routes(routes!(transitions::resume))
         .routes(routes!(transitions::cancel))
+        .routes(routes!(transitions::withdraw))
         .routes(routes!(clone))
         .routes(routes!(test))
 }

@@ -14,6 +14,7 @@ pub(in crate::api) mod response;
 pub(crate) mod retry_headers;
 pub(in crate::api) mod send_at;
 pub(crate) mod sunset;
+pub(crate) mod withdraw;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -45,6 +46,7 @@ use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::messages;
 use bellwire_store::queue::sending::{self, Addressed, Sent};
 use bellwire_store::queue::steering::{self, MessageOrder, Steered};
+use bellwire_store::queue::withdrawals;
 use bellwire_telemetry::panics;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -57,6 +59,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(cancel))
         .routes(routes!(show_by_key))
         .routes(routes!(cancel_by_key))
+        .merge(withdraw::routes())
 }
 
 /// Result of a dry run.
@@ -163,7 +166,8 @@ async fn view<S>(state: &ApiState, server: &Server<S>, id: MessageId) -> Result<
     let (app, now) = (&server.app, state.clock.now());
     let found = messages::account(&state.pool, app.id, id, now).await?;
     let (row, account) = found.ok_or_else(|| missing(state, id))?;
-    let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now);
+    let withdrawal = withdrawals::of(&state.pool, id).await?;
+    let counts = MessageCounts::new(account, row.enveloped, row.expires_at <= now).with_withdrawal(withdrawal);
     let title = titles(&state.pool, state, server, &[id]).await?.remove(&id);
     Ok(axum::Json(MessageResponse::new(app, row, now).with_counts(title, counts)))
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -61,6 +61,17 @@ pub(super) fn campaign() -> Group {
         ),
         one("resume", "POST /apps/{app}/campaigns/{campaign}/resume", "Resume sending"),
         one("cancel", "POST /apps/{app}/campaigns/{campaign}/cancel", "Stop sending within a second, for good"),
+        one(
+            "withdraw",
+            "POST /apps/{app}/campaigns/{campaign}/withdraw",
+            "Cancel it, and remove its messages from the browsers that have them",
+        )
+        .takes([option("--yes-withdraw <CAMPAIGN>", "-", "The campaign once more: this cannot be undone").required()])
+        .shape(|call, _| {
+            let is_confirmed = call.text("CAMPAIGN") == call.text("yes-withdraw");
+            ensure!(is_confirmed, "--yes-withdraw: is not the campaign to be withdrawn");
+            Ok(())
+        }),
         one("clone", "POST /apps/{app}/campaigns/{campaign}/clone", "Make a draft with the plan of a campaign")
             .takes([option("--slug <SLUG>", "/slug", "Slug of the copy").required()]),
         one("delete", "DELETE /apps/{app}/campaigns/{campaign}", "Delete a draft, or a campaign that is over").deleted(

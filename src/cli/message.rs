@@ -7,7 +7,7 @@ use super::verb::{Call, Group, Parameter, app, group, limit, option, positional,
 
 pub(super) fn messages() -> Group {
     let one = || [app_of_message(), message()];
-    let key = option("--key <KEY>", "{key}", "Idempotency key of the message").is(word());
+    let key = || option("--key <KEY>", "{key}", "Idempotency key of the message").is(word());
     let verbs = [
         verb("list", "GET /apps/{app}/messages", "List an app's messages, the newest first")
             .takes([app(), limit("50", "Maximum number of messages, 1 to 250")])
@@ -32,15 +32,27 @@ pub(super) fn messages() -> Group {
         .takes([
             app_of_message(),
             message().with(|arg| arg.required(false).required_unless_present("key")),
-            key.conflicts("MESSAGE").with(|arg| arg.requires("app")),
+            key().conflicts("MESSAGE").with(|arg| arg.requires("app")),
         ])
         .words(show)
         .with(|command| {
             let example = "bellwire message cancel --app shop --key booking-7";
             command.after_help(format!("Example, of a message that was sent with a key:\n  {example}"))
         }),
+        verb(
+            "withdraw",
+            "POST /apps/{app}/messages[/by-key/{key}][/{message}]/withdraw",
+            "Stop sending, and remove it from the browsers that have it",
+        )
+        .takes([
+            app_of_message(),
+            message().with(|arg| arg.required(false).required_unless_present("key")),
+            key().conflicts("MESSAGE").with(|arg| arg.requires("app")),
+        ])
+        .words(show)
+        .examples(["bellwire message withdraw msg_0198…", "bellwire message withdraw --app shop --key price-17"]),
     ];
-    group("message", "List, show, pause, resume and cancel messages", verbs)
+    group("message", "List, show, pause, resume, cancel and withdraw messages", verbs)
 }
 
 /// Argument with the id of the message.
@@ -73,7 +85,12 @@ fn show(_: &Call<'_>, message: &Value) -> anyhow::Result<String> {
         let n = message["counts"][name].as_i64()?;
         (n != 0 || name == "targeted").then(|| format!("{n:>10}  {}", name.replace('_', " ")))
     };
-    let counts: Vec<_> = COUNTS.split_whitespace().filter_map(line).collect();
+    let mut counts: Vec<_> = COUNTS.split_whitespace().filter_map(line).collect();
+    let withdrawn = ["removed", "prevented", "missed", "unknown"].map(|name| {
+        let n = message["counts"]["withdrawal"][name].as_i64()?;
+        (n != 0).then(|| format!("{n:>10}  withdrawn: {name}"))
+    });
+    counts.extend(withdrawn.into_iter().flatten());
     Ok(format!("{about}\n{}", counts.join("\n")))
 }
 

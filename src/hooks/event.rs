@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::event_type::EventType;
+use bellwire_core::hook::receipt_of_note;
 use bellwire_core::id::{AppId, EventId, SubscriptionId};
 use bellwire_store::hooks::packing::{Note, PackedEvent};
 
@@ -41,6 +43,10 @@ impl OutgoingEvent {
             "message": note.message, "campaign": note.campaign, "subscription": note.subscription, "user_id": note.user_id,
         });
         match kind {
+            EventType::DeliveryWithdrawn => {
+                data["withdraws"] = json!(note.withdraws);
+                data["result"] = json!(receipt_of_note(note.kind).map(ReceiptKind::name));
+            }
             EventType::DeliveryClicked => data["action"] = json!(note.action),
             EventType::DeliveryDisplayed | EventType::DeliveryClosed | EventType::DeliveryAccepted => {}
             _ => {

@@ -254,6 +254,7 @@ impl CampaignStep<'_> {
             topic_header: body.topic_header.clone(),
             policy: body.policy.clone(),
             enveloped: body.enveloped,
+            clear_on_click: body.clear_on_click,
             accepted_at: self.now,
             received_at: None,
             by_cursors: self.plan.pace.is_some(),

@@ -80,9 +80,10 @@ fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut 
     let (pool, vault, clock) = every();
     let reseal = move || maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone());
     engines.spawn(begun_again("sealing anew", reseal));
-    let (pool, _, clock) = every();
+    let (pool, vault, clock) = every();
     let resting = rest.clone();
-    engines.spawn(begun_again("sweeping", move || maintenance::sweep_on(pool.clone(), clock.clone(), resting.clone())));
+    let sweep = move || maintenance::sweep_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
+    engines.spawn(begun_again("sweeping", sweep));
     let (pool, _, clock) = every();
     let resting = rest.clone();
     let fold = move || maintenance::fold_on(pool.clone(), clock.clone(), guard, resting.clone());

@@ -27,7 +27,7 @@ use bellwire_store::{
     audience::refusals, audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys,
     keys::resealing, keys::sessions, operations::backups, operations::partitions, operations::removal,
     operations::restoring, operations::retention, operations::statistics, operations::sweeps, outcomes::reliability,
-    outcomes::rollups, queue::caps, queue::guards, queue::steering,
+    outcomes::rollups, queue::caps, queue::clears, queue::guards, queue::steering, queue::withdrawals,
 };
 use bellwire_vault::Vault;
 
@@ -103,7 +103,7 @@ impl Chore {
     }
 }
 
-pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
+pub(crate) async fn sweep_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut analyzing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
@@ -112,7 +112,7 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
         if analyzing.is_due(now) {
             analyzing.tried("analyzing tables that have grown", &refresh_statistics(&pool).await, now);
         }
-        let swept = sweep(&pool, now).await;
+        let swept = sweep(&pool, &vault, now).await;
         sweeping.tried("sweeping", &swept, now);
         if watching.is_due(now) {
             let watched = reliability::watch(&pool, now).await;
@@ -168,11 +168,15 @@ fn ticks() -> tokio::time::Interval {
 }
 
 /// Runs one round of all sweeps.
-pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
+pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
     for message in sweeps::half_turned(pool, now).await? {
         let go_on = || async move { Ok(steering::go_on(pool, message, now).await? == ChunkProgress::More) };
         sweep_up("turning messages", go_on).await?;
     }
+    for message in withdrawals::waiting(pool).await? {
+        withdrawals::advance(pool, vault, message, now).await?;
+    }
+    sweep_up("clearing after clicks", || async { clears::after_clicks(pool, vault, now).await }).await?;
     sweep_up("expiring what is parked", || async { Ok(sweeps::expire_parked(pool, now).await? > 0) }).await?;
     sweep_up("expiring subscriptions", || async { Ok(sweeps::expire_subscriptions(pool, now).await? > 0) }).await?;
     sweep_up("suspending subscriptions", || async { Ok(refusals::suspend(pool, now).await? > 0) }).await?;

@@ -10,10 +10,10 @@ import { build } from "esbuild";
 
 // The guide names them.
 const MAX_OCTETS = {
-  "bellwire.js": 8_000,
-  "index.js": 8_000,
+  "bellwire.js": 8_100,
+  "index.js": 8_100,
   "diagnose.js": 8_000,
-  "service-worker.js": 8_000,
+  "service-worker.js": 8_250,
   "ui.js": 6_100,
 };
 const here = dirname(fileURLToPath(import.meta.url));

@@ -50,7 +50,7 @@ async fn engagement_shares_are_by_push_service() {
     app.subscribe("apple", 0..1).await;
     app.subscribe("mozilla", 0..1).await;
     let accepted = Ending::Accepted as i16;
-    let [displayed, clicked, closed] = ReceiptKind::ALL.map(reported);
+    let [displayed, clicked, closed, ..] = ReceiptKind::ALL.map(reported);
     let days = [
         (0, vec![(accepted, 900), (ASKED, 800), (displayed, 500), (clicked, 10), (closed, 100)]),
         (27, vec![(accepted, 100), (displayed, 100), (clicked, 5)]),
@@ -91,7 +91,7 @@ async fn broadcast_warns_of_low_permission() {
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await;
     let (everybody, promotional) = (json!({"all": true}), "promotional");
     assert_eq!(dry_run(&app, everybody.clone(), promotional).await, Value::Null);
-    let [displayed, clicked, closed] = ReceiptKind::ALL.map(reported);
+    let [displayed, clicked, closed, ..] = ReceiptKind::ALL.map(reported);
     note(&app, "fcm", 3, &[(ASKED, 2_000), (displayed, 1_000), (clicked, 4), (closed, 700)]).await;
     assert_eq!(shown(&app, "fcm").await["level"], "warning");
     let warnings = dry_run(&app, everybody.clone(), promotional).await;

@@ -112,3 +112,4 @@ mod upgrades;
 mod webauthn_vectors;
 mod webhooks;
 mod wire;
+mod withdrawals;

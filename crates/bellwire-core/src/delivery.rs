@@ -138,7 +138,7 @@ impl Ending {
 }
 
 named! {
-    /// Event of a notification that a service worker reports. The numbers are stored in `receipts.kind`.
+    /// Event of a notification, or result of a withdrawal, that a service worker reports. The numbers are stored in `receipts.kind`.
     pub enum ReceiptKind {
         /// A notification was displayed, or the page's own handler processed the push.
         Displayed = "displayed" (1),
@@ -146,6 +146,12 @@ named! {
         Clicked = "clicked" (2),
         /// The person closed the notification.
         Closed = "closed" (3),
+        /// A withdrawn notification was closed.
+        Removed = "removed" (4),
+        /// A withdrawn notification had not been displayed, and will not be.
+        Prevented = "prevented" (5),
+        /// A withdrawn notification had been clicked or closed before.
+        Missed = "missed" (6),
     }
 }
 

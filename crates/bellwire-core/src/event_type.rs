@@ -26,6 +26,8 @@ named! {
         DeliveryClicked = "delivery.clicked",
         /// A person closed a notification.
         DeliveryClosed = "delivery.closed",
+        /// A browser removed a withdrawn notification, or had nothing to remove.
+        DeliveryWithdrawn = "delivery.withdrawn",
         /// The state of a campaign changed.
         CampaignState = "campaign.state",
         /// All deliveries of a message to many have ended.

@@ -9,15 +9,21 @@ const RECEIPTS_FROM: i16 = 20;
 /// Bit for events about subscriptions, which a trigger of the table writes.
 const SUBSCRIPTIONS: i32 = 1 << 28;
 
+/// Returns the receipt of a kind of note. `None`: an ending.
+pub fn receipt_of_note(kind: i16) -> Option<ReceiptKind> {
+    ReceiptKind::from_code(kind - RECEIPTS_FROM)
+}
+
 impl EventType {
     /// Returns the event of a kind of note: the [code](Ending::code) of an ending, or 20 and the [code](ReceiptKind::code) of a
     /// receipt.
     pub fn of_note(kind: i16) -> Option<Self> {
-        if let Some(receipt) = ReceiptKind::from_code(kind - RECEIPTS_FROM) {
+        if let Some(receipt) = receipt_of_note(kind) {
             return Some(match receipt {
                 ReceiptKind::Displayed => Self::DeliveryDisplayed,
                 ReceiptKind::Clicked => Self::DeliveryClicked,
                 ReceiptKind::Closed => Self::DeliveryClosed,
+                ReceiptKind::Removed | ReceiptKind::Prevented | ReceiptKind::Missed => Self::DeliveryWithdrawn,
             });
         }
         match Ending::from_code(kind)? {
@@ -41,7 +47,7 @@ impl WebhookKinds {
     /// Returns the endings and receipts that must be recorded for these event types.
     pub fn of(events: &[EventType]) -> Self {
         let kinds =
-            (1..=RECEIPTS_FROM + 3).filter(|kind| EventType::of_note(*kind).is_some_and(|told| events.contains(&told)));
+            (1..=RECEIPTS_FROM + 6).filter(|kind| EventType::of_note(*kind).is_some_and(|told| events.contains(&told)));
         let subscriptions = if events.iter().any(|event| event.is_about_subscription()) { SUBSCRIPTIONS } else { 0 };
         Self(kinds.fold(subscriptions, |bits, kind| bits | 1 << kind))
     }

@@ -49,6 +49,8 @@ pub(super) struct Message {
     pub charted: bool,
     pub heard: WebhookKinds,
     pub expires_at: Timestamp,
+    /// What the delivery ids of the message that it removes from browsers derive from. `None`: an ordinary message.
+    pub withdraws_root: Option<MessageId>,
     /// Trace context of its request. `None`: its deliveries are not traced.
     pub traced: Option<otlp::TraceOrigin>,
 }
@@ -81,6 +83,8 @@ impl Message {
             max_retries: conditions.max_retries,
         };
         let policies = Policies::new(row.id, row.tier, stored, server);
+        // A removal neither waits for the calendar nor counts for caps, SLA and display rate: it shows nothing new.
+        let shows = row.withdraws_root.is_none();
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
             id: row.id,
@@ -95,21 +99,23 @@ impl Message {
             policy: policies.common().clone(),
             policies,
             personal: row.personal,
-            calendar: conditions.calendar.clone(),
-            caps: conditions.caps.clone(),
-            sla_s: conditions.sla_s,
+            calendar: if shows { conditions.calendar.clone() } else { Calendar::default() },
+            caps: if shows { conditions.caps.clone() } else { Vec::new() },
+            sla_s: conditions.sla_s.filter(|_| shows),
             accepted_at: row.accepted_at,
             free_at: row.resumed_at.map_or(row.accepted_at, |resumed_at| resumed_at.max(row.accepted_at)),
             charted: row.charted,
             heard: conditions.heard,
             expires_at: row.expires_at,
+            withdraws_root: row.withdraws_root,
             traced: tracer.origin(row.traceparent.as_deref()),
         })
     }
 
     /// Returns its values for metrics.
     fn origin(&self) -> MessageOrigin {
-        MessageOrigin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
+        let enveloped = self.enveloped && self.withdraws_root.is_none();
+        MessageOrigin { free_at: self.free_at, enveloped, charted: self.charted, heard: self.heard }
     }
 
     /// Returns the earliest time at which a delivery to a recipient in this time zone could be sent. Waiting that the sender

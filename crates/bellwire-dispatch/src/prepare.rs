@@ -19,6 +19,7 @@ use bellwire_gateway::Post;
 use bellwire_rules::classify::DeadReason;
 use bellwire_rules::policy::hold::reopens_at;
 use bellwire_rules::policy::{ATTEMPT_DEADLINE, remaining_ttl_s};
+use bellwire_store::outcomes::ledger::unsent::STOPPED;
 use bellwire_store::outcomes::ledger::{ClaimableAt, End};
 use bellwire_template::TemplateFaultKind;
 use bellwire_vault::delivery_token::{delivery_id, receipt_token};
@@ -26,8 +27,7 @@ use bellwire_webpush::payload::Stamp;
 use bellwire_webpush::seal::padded_len;
 use bellwire_webpush::vapid::TokenCache;
 
-/// Stored reason of a delivery that was cancelled, or whose subscription ended.
-pub(super) const STOPPED: &str = "stopped";
+/// Stored reason of a delivery whose subscription is gone.
 pub(super) const SUBSCRIPTION_GONE: &str = "subscription gone";
 
 /// The stage between fair queue and encryption.
@@ -116,6 +116,7 @@ impl Preparation {
             id: delivery_id(vault, message.root, job.origin_id),
             receipt: receipt_token(vault, message.id, job.subscription),
             retried: job.retries,
+            withdraws: message.withdraws_root.map(|root| delivery_id(vault, root, job.origin_id)),
             content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
         };
         let mut plaintext = Vec::new();

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::{OpenBatch, Recorded};
 use super::conclude::unsent_attempt;
 use super::job::{Job, Ticket};
-use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
+use super::prepare::SUBSCRIPTION_GONE;
 use super::settler::Settler;
 use super::shared::EngineContext;
 use super::stops::Stopped;
@@ -19,6 +19,7 @@ use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::id::{MessageId, SubscriptionId};
 use bellwire_rules::policy::hold::{DEFER_MAX, reopens_at};
 use bellwire_rules::policy::reliability::{Accepted, ReliabilityCount};
+use bellwire_store::outcomes::ledger::unsent::STOPPED;
 use bellwire_store::outcomes::ledger::{ClaimableAt, Delivery, End, Fate, RowSettlement, Settlement};
 use bellwire_store::queue::claims::Unopened;
 

@@ -3,6 +3,7 @@
 pub mod calendars;
 pub mod caps;
 pub mod claims;
+pub mod clears;
 pub mod flows;
 pub mod gone_watches;
 pub mod guards;
@@ -17,3 +18,4 @@ pub mod stops;
 pub mod subscription_holds;
 pub mod templates;
 pub mod throttles;
+pub mod withdrawals;

@@ -10,7 +10,11 @@
 //! raw          {"bellwire":STAMP,"payload":"…"}       octets: "payload":{"base64":"…"}
 //! untouched    …                                      envelope: false
 //! STAMP        {"id":"22 characters","receipt":"64 characters","retried":0}
+//! removal      {"web_push":8030,"mutable":true,"notification":{…,"data":{"bellwire":STAMP},"tag":"bellwire:ID"}}
 //! ```
+//!
+//! A removal closes the notification of another delivery. Its stamp also has `"withdraws":"ID"`, the id of that delivery. Without
+//! Bellwire's worker it replaces the notification by its own text: it has the same tag.
 //!
 //! In a raw payload's envelope the stamp also has `"content_type"`, if a delivery policy sets it (SNS's
 //! `requestPolicy.headerContentType`; a worker assumes `text/plain; charset=UTF-8` otherwise). No space is reserved for it: if
@@ -58,6 +62,8 @@ pub struct Stamp<'a> {
     pub receipt: [u8; 64],
     /// Number of previous attempts.
     pub retried: u32,
+    /// Delivery id of the notification that the push removes. `None`: an ordinary push.
+    pub withdraws: Option<[u8; 16]>,
     /// Media type of a raw payload, if a policy sets it.
     pub content_type: Option<&'a str>,
 }
@@ -76,6 +82,8 @@ pub struct PayloadTemplate {
     tail: Option<Vec<u8>>,
     /// Whether the stamp may contain a content type.
     is_raw: bool,
+    /// Whether the notification has a tag of its own.
+    has_tag: bool,
 }
 
 impl fmt::Debug for PayloadTemplate {
@@ -122,7 +130,7 @@ impl PayloadTemplate {
             Content::Raw { payload, envelope: false } => {
                 let head = payload.as_bytes().to_vec();
                 let octets = head.len();
-                (Self { head, tail: None, is_raw: true }, octets, PLAINTEXT_MAX)
+                (Self { head, tail: None, is_raw: true, has_tag: false }, octets, PLAINTEXT_MAX)
             }
             Content::Raw { payload, envelope: true } => {
                 let (value, quotes) = match payload {
@@ -131,7 +139,7 @@ impl PayloadTemplate {
                 };
                 let octets = value.len() - quotes;
                 let tail = [br#","payload":"#, &value[..], b"}"].concat();
-                (Self { head: b"{".to_vec(), tail: Some(tail), is_raw: true }, octets, CONTENT_MAX)
+                (Self { head: b"{".to_vec(), tail: Some(tail), is_raw: true, has_tag: false }, octets, CONTENT_MAX)
             }
         }
     }
@@ -178,7 +186,7 @@ impl PayloadTemplate {
             None => (b"}}}".to_vec(), EMPTY_DATA.len()),
         };
         let octets = head.len() + tail.len() - ours;
-        (Self { head, tail: Some(tail), is_raw: false }, octets)
+        (Self { head, tail: Some(tail), is_raw: false, has_tag: content.tag.is_some() }, octets)
     }
 
     /// Returns the bytes by which the longest rendering would exceed [`PLAINTEXT_MAX`] with this content type. 0: it fits, or
@@ -203,10 +211,8 @@ impl PayloadTemplate {
         out.reserve(self.max_len());
         out.extend_from_slice(&self.head);
         let Some(tail) = &self.tail else { return };
-        let mut id = [0; 22];
-        URL_SAFE_NO_PAD.encode_slice(stamp.id, &mut id).expect("16 octets are 22 characters");
         out.extend_from_slice(br#""bellwire":{"id":""#);
-        out.extend_from_slice(&id);
+        out.extend_from_slice(&id_text(stamp.id));
         out.extend_from_slice(br#"","receipt":""#);
         out.extend_from_slice(&stamp.receipt);
         write!(out, r#"","retried":{}"#, stamp.retried).expect("a Vec takes everything");
@@ -214,9 +220,28 @@ impl PayloadTemplate {
             out.extend_from_slice(CONTENT_TYPE.as_bytes());
             out.extend_from_slice(&json(content_type));
         }
-        out.push(b'}');
-        out.extend_from_slice(tail);
+        let Some(withdraws) = stamp.withdraws.map(id_text) else {
+            out.push(b'}');
+            return out.extend_from_slice(tail);
+        };
+        out.extend_from_slice(br#","withdraws":""#);
+        out.extend_from_slice(&withdraws);
+        out.extend_from_slice(br#""}"#);
+        if self.has_tag {
+            return out.extend_from_slice(tail);
+        }
+        out.extend_from_slice(tail.strip_suffix(b"}}").unwrap_or(tail));
+        out.extend_from_slice(br#","tag":"bellwire:"#);
+        out.extend_from_slice(&withdraws);
+        out.extend_from_slice(br#""}}"#);
     }
+}
+
+/// Returns a delivery id as base64url.
+fn id_text(id: [u8; 16]) -> [u8; 22] {
+    let mut text = [0; 22];
+    URL_SAFE_NO_PAD.encode_slice(id, &mut text).expect("16 octets are 22 characters");
+    text
 }
 
 fn json(value: &(impl Serialize + ?Sized)) -> Vec<u8> {

@@ -404,6 +404,7 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
         topic_header: message.topic_header,
         policy: message.policy,
         enveloped: message.enveloped,
+        clear_on_click: message.clear_on_click,
     })
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/campaigns/{campaign}/start`, `pause`, `resume` and `cancel`.
+//! `/v1/apps/{app}/campaigns/{campaign}/start`, `pause`, `resume`, `cancel` and `withdraw`.
 
 use axum::extract::State;
 use serde_json::json;
@@ -12,6 +12,7 @@ use super::super::{ApiState, Work};
 use super::view::CampaignResponse;
 use super::{CampaignRef, find, open, view};
 use crate::api::messages::send_at::LATE_MAX;
+use crate::api::messages::withdraw::{self, Withdrawing};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
@@ -19,6 +20,7 @@ use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult};
 use bellwire_store::campaigns::{CampaignRow, transitions};
 use bellwire_store::keys::audit::{AuditAction, AuditEntry};
+use bellwire_store::queue::withdrawals;
 
 /// Starts a campaign: its messages are sent when they are due. 409 if the scheduled time has passed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
@@ -81,6 +83,33 @@ pub(crate) async fn cancel(
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     steer(&server, &state, row, CampaignOrder::Cancel).await
+}
+
+/// Withdraws a campaign: cancels it and withdraws its messages, as `POST …/messages/{message}/withdraw` does for one. A repeat
+/// changes nothing. 409 for a draft.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/withdraw", tag = "Campaigns",
+    responses((status = 200, body = CampaignResponse)))]
+pub(crate) async fn withdraw(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    PathId(campaign): PathId<CampaignRef>,
+) -> Result<axum::Json<CampaignResponse>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    if row.state == CampaignState::Draft {
+        return Err(Problem::new(ProblemCode::CampaignState, "This campaign is a draft. Delete it instead."));
+    }
+    let (app, now) = (&server.app, state.clock.now());
+    let mut tx = state.begin().await?;
+    let turned = transitions::turn(&mut tx, app.id, row.id, CampaignOrder::Cancel, now).await?;
+    let n = withdrawals::request_of_campaign(&mut tx, row.id, server.caller.counted_as(), now).await?;
+    let changes = n > 0 || matches!(turned, Some(OrderResult::To(_)));
+    let entry = server.did(AuditAction::CampaignWithdrawn, row.id).with(json!({"slug": row.slug, "messages": n}));
+    let carried_out =
+        tokio::spawn(carry_out(state.clone(), row.id, tx, changes.then_some(entry), now).in_current_span());
+    carried_out.await.map_err(|_| Problem::internal())??;
+    tokio::spawn(withdraw::finish(state.clone(), Withdrawing::Campaign(row.id)));
+    let row = find(&state, app, &CampaignRef::Id(row.id)).await?;
+    view(&state, app, &row).await
 }
 
 async fn steer<S>(

@@ -8,6 +8,7 @@ use sqlx::PgPool;
 use utoipa::ToSchema;
 
 use super::super::http::problem::Problem;
+use crate::api::messages::withdraw::WithdrawalCounts;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::CampaignId;
@@ -20,6 +21,7 @@ use bellwire_store::campaigns::progress::{
     self, CampaignReach, EndedRow, HeldRow, ListedProgress, Outcomes, Reports, RunRow,
 };
 use bellwire_store::keys::apps::App;
+use bellwire_store::queue::withdrawals;
 
 /// Campaign of an app.
 #[derive(Debug, Serialize, ToSchema)]
@@ -77,6 +79,8 @@ pub(crate) struct CampaignLinks {
     resume: String,
     /// `POST` here to cancel it.
     cancel: String,
+    /// `POST` here to withdraw it.
+    withdraw: String,
 }
 
 /// Progress of a campaign over all runs.
@@ -108,6 +112,8 @@ pub(crate) struct CampaignProgress {
     holdout: f64,
     /// Last 50 runs, the latest first. `links.runs` lists all runs with their figures.
     runs: Vec<CampaignRunResponse>,
+    /// Results of the withdrawal of its messages, summed. Null: none was withdrawn.
+    withdrawal: Option<WithdrawalCounts>,
 }
 
 /// A push service with held deliveries. The cause is a hold or open breaker of a lane, a paused flow, or the runaway guard.
@@ -243,6 +249,7 @@ impl CampaignResponse {
                 pause: to("pause"),
                 resume: to("resume"),
                 cancel: to("cancel"),
+                withdraw: to("withdraw"),
                 this,
             },
         }
@@ -320,7 +327,8 @@ pub(super) async fn progress(
     let held = progress::held(pool, id, row.tier, now).await?;
     let runs = progress::runs(pool, id).await?;
     let speed = Speed { rate: rate(&ended, minute, now), is_paused: row.state == CampaignState::Paused, held };
-    Ok(summary(plan, &outcomes, &reports, reach, speed, runs, now))
+    let withdrawal = withdrawals::of_campaign(pool, row.id).await?.map(WithdrawalCounts::from);
+    Ok(CampaignProgress { withdrawal, ..summary(plan, &outcomes, &reports, reach, speed, runs, now) })
 }
 
 /// Delivery rate of a campaign, and the holds that stop it.
@@ -378,6 +386,7 @@ fn summary(
             .collect(),
         holdout: f64::from(plan.holdout) / f64::from(WHOLE),
         runs: runs.into_iter().map(run).collect(),
+        withdrawal: None,
     }
 }
 

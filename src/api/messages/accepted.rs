@@ -56,13 +56,22 @@ pub(crate) struct Links {
     resume: String,
     /// `POST` here to cancel it.
     cancel: String,
+    /// `POST` here to withdraw it.
+    withdraw: String,
 }
 
 impl Links {
     pub(in crate::api) fn new(app: &App, id: MessageId) -> Self {
         let this = format!("/v1/apps/{}/messages/{id}", app.slug);
         let to = |what: &str| format!("{this}/{what}");
-        Self { deliveries: to("deliveries"), pause: to("pause"), resume: to("resume"), cancel: to("cancel"), this }
+        Self {
+            deliveries: to("deliveries"),
+            pause: to("pause"),
+            resume: to("resume"),
+            cancel: to("cancel"),
+            withdraw: to("withdraw"),
+            this,
+        }
     }
 }
 

@@ -110,6 +110,10 @@ pub(crate) struct MessageRequest {
     urgency: Option<Urgency>,
     /// Collapse key, 1 to 200 characters. A push service keeps only the latest message with this key for an offline browser.
     collapse_key: Option<String>,
+    /// Whether a click in one browser removes the notification from the person's other browsers, within a few seconds. The person
+    /// is the subscription's user.
+    #[serde(default)]
+    clear_on_click: bool,
     /// Delivery policy of the message.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
@@ -239,6 +243,7 @@ impl MessageRequest {
             topic_header: self.collapse_key.map(|key| topic_header(app.id, &key)),
             policy: retries.over(self.policy).map(kept),
             enveloped: said.is_enveloped(),
+            clear_on_click: self.clear_on_click,
             accepted_at,
             received_at: is_for_later.then_some(now),
             by_cursors: false,
@@ -258,6 +263,8 @@ impl MessageRequest {
 
     /// Checks `key` and `idempotency_key`.
     fn check_names(&self, faults: &mut Faults) {
+        let is_raw = self.envelope == Some(false);
+        faults.require(!(self.clear_on_click && is_raw), "/clear_on_click", "needs receipts: leave `envelope` out");
         let detail = "is for batches: send the header `Idempotency-Key`";
         faults.require(self.idempotency_key.is_none(), "/idempotency_key", detail);
         if let Some(key) = &self.collapse_key {

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::api::messages::withdraw::WithdrawalCounts;
 use bellwire_store::queue::messages::DeliveryCounts;
+use bellwire_store::queue::withdrawals::Withdrawal;
 
 /// Delivery counts of a message. At every moment
 /// `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`. `targeted` grows until
@@ -44,6 +46,8 @@ pub(crate) struct MessageCounts {
     clicked: Option<i64>,
     /// Number of closes. Firefox reports none, nor does Safari for notifications that it displays without the service worker.
     closed: Option<i64>,
+    /// Results of the withdrawal. Null: the message was not withdrawn.
+    withdrawal: Option<WithdrawalCounts>,
 }
 
 impl MessageCounts {
@@ -73,6 +77,12 @@ impl MessageCounts {
             displayed: if_known(account.displayed),
             clicked: if_known(account.clicked),
             closed: if_known(account.closed),
+            withdrawal: None,
         }
+    }
+
+    /// Adds the results of the withdrawal, if there is one.
+    pub(super) fn with_withdrawal(self, withdrawal: Option<Withdrawal>) -> Self {
+        Self { withdrawal: withdrawal.map(WithdrawalCounts::from), ..self }
     }
 }

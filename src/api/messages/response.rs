@@ -53,6 +53,8 @@ pub(crate) struct MessageResponse {
     replay_of: Option<MessageId>,
     /// Campaign that created the message, even if it was deleted since. Null: no campaign.
     campaign: Option<CampaignId>,
+    /// Time at which the message was withdrawn. Null: it was not.
+    withdrawn_at: Option<DateTime<Utc>>,
     /// Whether the content was deleted, because every delivery has ended and no open dead letter needs it.
     content_deleted: bool,
     /// Your own key for the message. Null if a later message has taken over the key.
@@ -101,6 +103,7 @@ impl MessageResponse {
             policy: row.policy,
             replay_of: row.replay_of,
             campaign: row.campaign,
+            withdrawn_at: row.withdrawn_at,
             content_deleted: row.content_deleted,
             key: row.key,
             accepted_at: row.accepted_at,

@@ -150,7 +150,7 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["detail"], Long(0, TEXT_MAX)),
     (&["target", "AlertResponse.subject"], Long(0, 512)),
     (&["request", "retry", "throttle"], Long(1, 64)),
-    (&["cancel", "deliveries", "pause", "resume", "self"], Long(1, 2_048)),
+    (&["cancel", "deliveries", "pause", "resume", "self", "withdraw"], Long(1, 2_048)),
     (&["path.tier"], Like("^(transactional|promotional|engagement|[123])$")),
     // Figures over time.
     (&["since", "until"], Long(1, 64)),

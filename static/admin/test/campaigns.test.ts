@@ -194,7 +194,7 @@ describe("how a campaign goes", () => {
 
 describe("what may be done", () => {
   it("follows from the state and names the number", () => {
-    expect(STATES.map((state) => actsOn(state).join())).toEqual([
+    expect(STATES.map((state) => actsOn({ state }).join())).toEqual([
       "start,delete",
       "pause,cancel",
       "pause,cancel",

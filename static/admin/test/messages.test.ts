@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { MessageCounts, MessageResponse } from "../src/api/types";
+import type { MessageCounts, MessageResponse, SendState } from "../src/api/types";
 import {
   audienceWords,
   consequence,
@@ -60,7 +60,7 @@ const message = (more: Partial<MessageResponse> = {}): MessageResponse => ({
   expires_at: "2027-01-15T09:00:00Z",
   expanded: true,
   audience_estimate: 0,
-  links: { self: "", deliveries: "", pause: "", resume: "", cancel: "" },
+  links: { self: "", deliveries: "", pause: "", resume: "", cancel: "", withdraw: "" },
   ...more,
 });
 
@@ -177,11 +177,12 @@ describe("the pace", () => {
 
 describe("what may be done", () => {
   it("fits the state", () => {
-    expect(steerings("scheduled")).toEqual(["pause", "cancel"]);
-    expect(steerings("sending")).toEqual(["pause", "cancel"]);
-    expect(steerings("paused")).toEqual(["resume", "cancel"]);
-    expect(steerings("done")).toEqual([]);
-    expect(steerings("cancelled")).toEqual([]);
+    const possible = (state: SendState, withdrawn_at: string | null = null) => steerings({ state, withdrawn_at });
+    expect(possible("scheduled")).toEqual(["pause", "cancel", "withdraw"]);
+    expect(possible("sending")).toEqual(["pause", "cancel", "withdraw"]);
+    expect(possible("paused")).toEqual(["resume", "cancel", "withdraw"]);
+    expect(possible("done")).toEqual(["withdraw"]);
+    expect(possible("done", "2026-11-28T10:00:00Z")).toEqual([]);
   });
 
   it("is announced with its number", () => {

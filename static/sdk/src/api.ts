@@ -145,6 +145,11 @@ export interface Client {
   setTopics(topics: string[]): Promise<Result>;
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
+  /**
+   * Closes displayed notifications of the app in this browser, or only those with a tag: for pages that show the same. Resolves
+   * with their number. Messages with `clear_on_click`, and `POST …/users/{user}/withdraw`, reach other browsers.
+   */
+  clear(filter?: { tag?: string }): Promise<number>;
   /** Asks in your words first, so that the browser's only question is not wasted on people who would refuse. */
   prompt(options?: PromptOptions): Promise<PromptResult>;
   /**

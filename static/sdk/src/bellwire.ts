@@ -185,17 +185,18 @@ export function init(options: Options): Client {
    * Removes displayed notifications without waiting for other tabs or the server, because the page may be left before they
    * respond. Firefox reports a removal to the worker like a closing by the person, so the receipt tokens are stored first.
    */
-  async function clear(): Promise<void> {
+  async function clear(filter: { tag?: string } = {}): Promise<number> {
     try {
       const registration = await place?.registration(false);
-      const shown = ((await registration?.getNotifications()) ?? []).filter(
+      const shown = ((await registration?.getNotifications(filter)) ?? []).filter(
         ({ data }) => data?.bellwire && isOurs(data.bellwire.app),
       );
       await noteSeen(shown.map(({ data }) => data.bellwire.receipt)).catch(() => {});
       shown.forEach((notification) => notification.close());
-      await navigator.clearAppBadge?.();
+      if (!filter.tag) await navigator.clearAppBadge?.();
+      return shown.length;
     } catch {
-      // No notifications, or the browser cannot remove them.
+      return 0; // no notifications, or the browser cannot remove them
     }
   }
 
@@ -305,6 +306,7 @@ export function init(options: Options): Client {
     setTopics: (topics) => set({ topics }),
     setTags: (tags) => set({ tags }),
     setAttributes: (attributes) => set({ attributes }),
+    clear,
     prompt,
     diagnose: (options) =>
       import("./diagnose.js").then(

@@ -144,6 +144,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         ),
         (delete.clone(), shop(&webhook), Value::Null, &[AuditAction::WebhookRemoved]),
         (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[AuditAction::MessageCancelled]),
+        (post.clone(), shop("/messages/by-key/reminder/withdraw"), Value::Null, &[AuditAction::MessageWithdrawn]),
         (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[AuditAction::TemplateSet]),
         (delete.clone(), shop("/templates/hi"), Value::Null, &[AuditAction::TemplateRemoved]),
         (

@@ -20,7 +20,7 @@ const ASKED: i16 = 20;
 /// Notes what browsers of a push service made of what they were sent today.
 async fn note(site: &Site, gateway: &str, [displayed, clicked, closed]: [i64; 3]) {
     let lane = i32::try_from(site.app.lane(gateway).await).unwrap();
-    let [shown, opened, shut] = ReceiptKind::ALL.map(|kind| ASKED + kind as i16);
+    let [shown, opened, shut, ..] = ReceiptKind::ALL.map(|kind| ASKED + kind as i16);
     let accepted = Ending::Accepted as i16;
     for (fact, n) in [(accepted, 2_000), (ASKED, 2_000), (shown, displayed), (opened, clicked), (shut, closed)] {
         sqlx::query("INSERT INTO rollup_notes (minute, lane, tier, fact, n) VALUES ($1, $2, 3, $3, $4)")

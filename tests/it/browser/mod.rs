@@ -28,6 +28,7 @@ mod shop_own_pushes;
 mod shop_stories;
 mod site;
 mod user_actions;
+mod withdrawals;
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -63,6 +63,9 @@ pub struct PlannedMessage {
     pub topic_header: Option<String>,
     pub policy: Option<Value>,
     pub enveloped: bool,
+    /// Whether a click in one browser removes it from the person's others.
+    #[serde(default)]
+    pub clear_on_click: bool,
 }
 
 /// Audience of a campaign, before filters.

@@ -227,12 +227,14 @@ fn letter(facts: &Facts, story: &mut Story) {
 
 fn reports(facts: &Facts, story: &mut Story) {
     for report in &facts.reports {
-        let what = match report.kind {
-            ReceiptKind::Displayed => "displayed",
-            ReceiptKind::Clicked => "clicked",
-            ReceiptKind::Closed => "closed",
+        let what = report.kind.name();
+        let told = match report.kind {
+            ReceiptKind::Displayed | ReceiptKind::Clicked | ReceiptKind::Closed => format!("it was {what}"),
+            ReceiptKind::Removed => "it closed the withdrawn notification".into(),
+            ReceiptKind::Prevented => "it had not shown the withdrawn notification, and will not".into(),
+            ReceiptKind::Missed => "the withdrawn notification had been clicked or closed before".into(),
         };
-        let text = format!("Its browser reported at {} that it was {what}.", story.time(report.at));
+        let text = format!("Its browser reported at {} that {told}.", story.time(report.at));
         story.say(Some(report.at), Code::Reported, text, json!({"kind": what, "reported_at": rfc3339(report.at)}));
     }
 }

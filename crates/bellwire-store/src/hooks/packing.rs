@@ -52,6 +52,8 @@ pub struct Note {
     pub status: Option<i16>,
     pub reason: Option<String>,
     pub action: Option<String>,
+    /// Message that the delivery removes from browsers. `None`: an ordinary delivery.
+    pub withdraws: Option<MessageId>,
 }
 
 #[derive(Debug)]
@@ -107,7 +109,7 @@ pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>
             RETURNING message, subscription, kind, at
         )
         SELECT t.message AS "message!: MessageId", t.subscription AS "subscription!: SubscriptionId", t.kind AS "kind!", t.at AS "at!",
-               m.app AS "app?: AppId", p.campaign AS "campaign?: CampaignId"
+               m.app AS "app?: AppId", m.withdraws AS "withdraws?: MessageId", p.campaign AS "campaign?: CampaignId"
         FROM taken t
         LEFT JOIN messages m ON m.id = t.message
         LEFT JOIN LATERAL (SELECT campaign FROM campaign_parts WHERE message = t.message LIMIT 1) p ON true
@@ -141,6 +143,7 @@ pub async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>
             attempt: answer.map(|answer| answer.attempt),
             status: answer.and_then(|answer| answer.status),
             reason: answer.and_then(|answer| answer.reason.clone()),
+            withdraws: row.withdraws,
             action: actions.get(&of).filter(|_| row.kind == CLICKED).cloned().flatten(),
         })
     });

@@ -108,6 +108,19 @@ pub async fn write_prompt(executor: impl PgExecutor<'_>, id: AppId, prompt: Opti
     sqlx::query!("UPDATE apps SET prompt = $2 WHERE id = $1", id.0, prompt).execute(executor).await.map(drop)
 }
 
+/// Returns the text of withdrawals, as the API stored it. `None`: the built-in text.
+pub async fn read_withdrawal_notice(pool: &PgPool, id: AppId) -> Result<Option<Value>, sqlx::Error> {
+    fetch_one!(pool, scalar, "SELECT withdrawal_notice FROM apps WHERE id = $1", (id.0))
+}
+
+pub async fn write_withdrawal_notice(
+    executor: impl PgExecutor<'_>,
+    id: AppId,
+    notice: Option<&Value>,
+) -> Result<(), sqlx::Error> {
+    execute!(executor, "UPDATE apps SET withdrawal_notice = $2 WHERE id = $1", (id.0, notice))
+}
+
 /// Writes all changeable values of an app that is [locked](lock).
 pub async fn update(executor: impl PgExecutor<'_>, app: &App) -> Result<(), sqlx::Error> {
     execute!(

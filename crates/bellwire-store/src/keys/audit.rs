@@ -71,6 +71,8 @@ named! {
         MessageResumed = "message.resumed",
         /// A message was cancelled.
         MessageCancelled = "message.cancelled",
+        /// A message was withdrawn.
+        MessageWithdrawn = "message.withdrawn",
         /// A campaign was created.
         CampaignCreated = "campaign.created",
         /// The plan of a draft was changed.
@@ -85,6 +87,8 @@ named! {
         CampaignResumed = "campaign.resumed",
         /// A campaign was cancelled.
         CampaignCancelled = "campaign.cancelled",
+        /// A campaign was withdrawn, with its messages.
+        CampaignWithdrawn = "campaign.withdrawn",
         /// A topic was created.
         TopicCreated = "topic.created",
         /// The callers that may join a topic were changed.

@@ -10,6 +10,7 @@ use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::take::QueuedDelivery;
 use crate::outcomes::ledger::unsent::{self, How};
 use crate::outcomes::notes::CHARTED_ABOVE;
+use crate::queue::clears;
 use crate::transactions::begin_with;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::ReceiptKind;
@@ -75,10 +76,22 @@ pub async fn write(
             let arrived = insert(&mut tx, &batch, &heard, now).await?;
             unsent::end(&mut tx, arrived, How::Accepted("a receipt came"), now).await?;
             prove_keys(&mut tx, &batch, now).await?;
+            clear_clicked(&mut tx, &batch, &counted).await?;
         }
         tx.commit().await
     })
     .await
+}
+
+/// Records clicks on messages that a click removes from the person's other browsers.
+async fn clear_clicked(conn: &mut PgConnection, batch: &[&Receipt], counted: &[ReceiptCount]) -> sqlx::Result<()> {
+    let clears = |id: MessageId| counted.iter().any(|it| it.clears && it.message == id);
+    let clicks = batch.iter().filter(|receipt| receipt.kind == ReceiptKind::Clicked && clears(receipt.message));
+    let (messages, subscriptions): (Vec<_>, Vec<_>) = clicks.map(|it| (it.message, it.subscription)).unzip();
+    if messages.is_empty() {
+        return Ok(());
+    }
+    clears::clicked(conn, &messages, &subscriptions).await
 }
 
 /// Corrects times of events before the acceptance of their message, because a browser's clock may have changed meanwhile.
@@ -99,6 +112,7 @@ struct ReceiptCount {
     message: MessageId,
     app: AppId,
     heard: bool,
+    clears: bool,
 }
 
 /// Locks the counts of the batch's messages, so that concurrent batches of one message see each other's rows, and the first
@@ -114,17 +128,18 @@ async fn lock_counts(
     let rows = fetch_all!(
         conn,
         r#"WITH there AS MATERIALIZED (
-             SELECT m.id, m.app FROM unnest($1::uuid[]) AS g (id) JOIN messages m ON m.id = g.id WHERE m.accepted_at >= $2),
+             SELECT m.id, m.app, m.clear_on_click FROM unnest($1::uuid[]) AS g (id) JOIN messages m ON m.id = g.id WHERE m.accepted_at >= $2),
            locked AS (
              INSERT INTO receipt_counts (message) SELECT id FROM there ORDER BY id
              ON CONFLICT (message) DO UPDATE SET message = excluded.message)
-         SELECT id, app, (SELECT heard FROM apps WHERE id = there.app) AS "heard!" FROM there"#,
+         SELECT id, app, clear_on_click, (SELECT heard FROM apps WHERE id = there.app) AS "heard!" FROM there"#,
         (&messages as &[MessageId], kept_since)
     )?;
     let counted = rows.into_iter().map(|row| ReceiptCount {
         message: MessageId(row.id),
         app: AppId(row.app),
         heard: WebhookKinds(row.heard).has_receipts(),
+        clears: row.clear_on_click,
     });
     Ok(counted.collect())
 }
@@ -152,14 +167,16 @@ async fn insert(
            added AS (
              SELECT i.message, count(DISTINCT i.subscription) FILTER (WHERE before.kind IS NULL) AS acknowledged,
                count(*) FILTER (WHERE i.kind = 1) AS displayed, count(*) FILTER (WHERE i.kind = 2) AS clicked,
-               count(*) FILTER (WHERE i.kind = 3) AS closed
+               count(*) FILTER (WHERE i.kind = 3) AS closed, count(*) FILTER (WHERE i.kind = 4) AS removed,
+               count(*) FILTER (WHERE i.kind = 5) AS prevented, count(*) FILTER (WHERE i.kind = 6) AS missed
              FROM inserted i LEFT JOIN LATERAL ( -- sees what stood there before this statement
                SELECT kind FROM receipts r WHERE r.message = i.message AND r.subscription = i.subscription LIMIT 1) before
                ON true
              GROUP BY i.message),
            counted AS (
              UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
-               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
+               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed,
+               removed = c.removed + a.removed, prevented = c.prevented + a.prevented, missed = c.missed + a.missed
              FROM added a WHERE c.message = a.message),
            noted AS (
              INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)

@@ -34,6 +34,8 @@ pub struct MessageRow {
     /// Whether its pushes have Bellwire's envelope, with the token for receipts.
     pub enveloped: bool,
     pub content_deleted: bool,
+    /// Time at which it was withdrawn. `None`: it was not.
+    pub withdrawn_at: Option<Timestamp>,
     /// Number of deliveries, as counted at the acceptance.
     pub audience_estimate: i64,
     /// Sender: id of an API key (if `sent_by_key`) or of a teammate. `None`: neither.
@@ -89,6 +91,7 @@ pub async fn account(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
              m.filter AS "filter: Json<AudienceFilter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of, m.campaign,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.received_at, m.expires_at,
+             (SELECT at FROM withdrawals WHERE message = m.id) AS withdrawn_at,
              m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id)
@@ -150,6 +153,7 @@ pub async fn account(
             campaign: row.campaign.map(CampaignId),
             enveloped: row.enveloped,
             content_deleted: row.content_deleted,
+            withdrawn_at: row.withdrawn_at,
             audience_estimate: row.audience_estimate,
             sent_by: row.sent_by,
             sent_by_key: row.sent_by_key,
@@ -201,12 +205,13 @@ pub async fn list(
     let rows = paged!(&mut *tx, page, MessageRow,
         [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<AudienceFilter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, received_at, expires_at,
+             (SELECT at FROM withdrawals WHERE message = m.id) AS withdrawn_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, expanding AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              expanding OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          -- Each half has an index of its own, and only one of them is read.
-         FROM ((SELECT id FROM messages WHERE $3::integer IS NULL AND app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $4)
+         FROM ((SELECT id FROM messages WHERE $3::integer IS NULL AND app = $1 AND withdraws IS NULL AND id"# < "$2 ORDER BY id" DESC "LIMIT $4)
                UNION ALL
                (SELECT id FROM messages WHERE topic = $3 AND app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $4)) page
          JOIN messages m ON m.id = page.id,

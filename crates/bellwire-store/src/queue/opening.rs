@@ -43,6 +43,8 @@ pub struct MessageRow {
     pub expires_at: Timestamp,
     /// Trace context of the send request, if it was traced.
     pub traceparent: Option<String>,
+    /// What the delivery ids of the message that it removes from browsers derive from. `None`: an ordinary message.
+    pub withdraws_root: Option<MessageId>,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
         pool,
         r#"
         SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
+               m.withdraws_root,
                m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", t.policy AS topic_policy
         FROM unnest($1::uuid[]) AS wanted (id)
@@ -97,6 +100,7 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
         charted: row.charted,
         expires_at: row.expires_at,
         traceparent: row.traceparent,
+        withdraws_root: row.withdraws_root.map(MessageId),
     });
     Ok(opened.collect())
 }

@@ -20,7 +20,7 @@ pub use addressed::{Addressed, Audience, LeaseHolder, NewMessage, Sent};
 use addressed::{ResolvedAudience, ResolvedReach, count, missing};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
-use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 use rows::Parcel;
@@ -137,6 +137,8 @@ async fn write(
             }
         }
     }
+    let flagged: Vec<MessageId> =
+        messages.iter().filter(|to| to.message.clear_on_click).map(|to| to.message.id).collect();
     // Again only for messages to subscriptions that were replaced, also in between.
     while !parcels.is_empty() {
         let written = rows::write(conn, vault, &parcels, holder).await?;
@@ -150,6 +152,9 @@ async fn write(
             sent[place] = Sent { lacks_topic: sent[place].lacks_topic, ..written };
         }
         (places, parcels) = replaced.into_iter().unzip();
+    }
+    if !flagged.is_empty() {
+        execute!(conn, "UPDATE messages SET clear_on_click = true WHERE id = ANY ($1)", (&flagged as &[MessageId]))?;
     }
     Ok(sent)
 }
@@ -349,7 +354,7 @@ struct ReachEstimate {
 }
 
 /// Stores a message and a cursor for each lane.
-async fn fan_out(
+pub(super) async fn fan_out(
     conn: &mut PgConnection,
     message: &NewMessage,
     topic: Option<i32>,

@@ -7,7 +7,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::take::{self, CHUNK};
-use crate::outcomes::ledger::unsent::{self, How};
+use crate::outcomes::ledger::unsent::{self, How, STOPPED};
 use crate::queue::stops::{Stop, StopKind, stop_message};
 use crate::results::ChunkProgress;
 use crate::transactions::begin;
@@ -129,7 +129,7 @@ pub(crate) async fn cancel_locked(conn: &mut PgConnection, id: MessageId, now: T
 }
 
 /// Whether any delivery has not ended or is not created yet. A scheduled message to a whole audience may have none yet.
-async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
+pub(super) async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
     fetch_one!(
         conn,
         scalar,
@@ -221,8 +221,11 @@ async fn unpark(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Resul
 }
 
 async fn cancel(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<u64, sqlx::Error> {
+    // Their workers crashed, maybe after the POST: the reason differs, because a withdrawal has to reach their browsers.
+    let lost = take::lost_of_message(conn, id, now).await?;
     let rows = take::of_message(conn, id, now).await?;
-    let changed = rows.len() as u64;
+    let changed = (lost.len() + rows.len()) as u64;
+    unsent::end(conn, lost, How::Cancelled(STOPPED), now).await?;
     unsent::end(conn, rows, How::Cancelled("message cancelled"), now).await?;
     Ok(changed)
 }

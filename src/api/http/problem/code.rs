@@ -109,6 +109,7 @@ problem_codes! {
     MessageCancelled = "message_cancelled", CONFLICT, "The message was cancelled.", "Send a new message.";
     MessageDone = "message_done", CONFLICT, "Every delivery of the message has ended.", DONE;
     MessageKeyTaken = "message_key_taken", CONFLICT, "A message with this `key` is still being delivered; `detail` names it.", "Cancel that message, wait for its end, or choose another key.";
+    MessageSending = "message_sending", CONFLICT, "A push of the message may be on its way.", "Repeat the request in a few seconds.";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This path does not support the method.", "`Allow` lists the methods of the path.";
     NotFound = "not_found", NOT_FOUND, "The resource does not exist, or the caller may not see it.", "Check the id, and that the key belongs to the app.";
     NotYourself = "not_yourself", CONFLICT, "Teammates cannot change, reset or remove themselves.", "Ask another admin, or use `bellwire admin` on the server.";

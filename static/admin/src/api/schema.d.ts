@@ -576,6 +576,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/campaigns/{campaign}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraws a campaign: cancels it and withdraws its messages, as `POST …/messages/{message}/withdraw` does for one.
+         * @description A repeat changes nothing. 409 for a draft.
+         *
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["campaigns_withdraw"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/caps": {
         parameters: {
             query?: never;
@@ -1388,6 +1410,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/messages/by-key/{key}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraws the message that has this key now or had it last.
+         * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["messages_by_key_withdraw_by_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/messages/{message}": {
         parameters: {
             query?: never;
@@ -1594,6 +1636,30 @@ export interface paths {
          * @description Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
          */
         post: operations["messages_resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/messages/{message}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraws a message wherever it is.
+         * @description Waiting deliveries are cancelled: no push starts later than a second after the response. Browsers that may have got it are sent a second push, which closes the notification, or prevents that it is displayed.
+         *
+         *     With a collapse key, that push replaces the message at the push service. A repeat changes nothing.
+         *
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["messages_withdraw"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2352,6 +2418,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/users/{user}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Removes one message from all browsers of a user, also if it was sent, and cancels what waits for them.
+         * @description Or closes notifications by tag.
+         *
+         *     Other recipients keep the message. 409 `message_sending`: a push to the user may be on its way, or fan-out of the message is not complete.
+         *
+         *     Takes an API key with the scope `messages`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["users_withdraw_from_user"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/vapid-keys": {
         parameters: {
             query?: never;
@@ -2579,6 +2669,34 @@ export interface paths {
          */
         post: operations["webhooks_test"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/withdrawal-notice": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns the text that replaces withdrawn messages in browsers that cannot close notifications.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["withdrawal_notice_show_notice"];
+        /**
+         * Replaces the text for withdrawn messages.
+         * @description Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        put: operations["withdrawal_notice_change_notice"];
+        post?: never;
+        /**
+         * Restores the built-in text for withdrawn messages.
+         * @description Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["withdrawal_notice_delete_notice"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3967,6 +4085,8 @@ export interface components {
             self: string;
             /** @description `POST` here to start it. */
             start: string;
+            /** @description `POST` here to withdraw it. */
+            withdraw: string;
         };
         /** @description Results of deliveries to browsers of one language. */
         CampaignLocaleReports: {
@@ -4104,6 +4224,7 @@ export interface components {
             total: components["schemas"]["CampaignCounts"];
             /** @description Results by variant, in the order of the plan, summed over all runs. */
             variants: components["schemas"]["CampaignVariantResponse"][];
+            withdrawal?: components["schemas"]["WithdrawalCounts"] | null;
         };
         /** @description Receipts of accepted deliveries. All counts are lower bounds, because receipts can get lost. */
         CampaignReports: {
@@ -5032,7 +5153,7 @@ export interface components {
          * @description Event types of webhooks. Names never change.
          * @enum {string}
          */
-        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test" | "dead_letter.created" | "sla.missed" | "subscription.created" | "subscription.changed" | "subscription.ended" | "server.alert.raised" | "server.alert.resolved";
+        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "delivery.withdrawn" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test" | "dead_letter.created" | "sla.missed" | "subscription.created" | "subscription.changed" | "subscription.ended" | "server.alert.raised" | "server.alert.resolved";
         /**
          * @description Code of a sentence. Names never change their meaning; new ones may be added.
          * @enum {string}
@@ -5748,6 +5869,8 @@ export interface components {
             resume: string;
             /** @description Path of the message. */
             self: string;
+            /** @description `POST` here to withdraw it. */
+            withdraw: string;
         };
         /** @description Number of POSTs over time. */
         LoadSeries: {
@@ -5918,6 +6041,7 @@ export interface components {
              * @description Accepted deliveries that expired without a receipt.
              */
             unconfirmed?: number | null;
+            withdrawal?: components["schemas"]["WithdrawalCounts"] | null;
         };
         MessageId: string;
         /** @description Progress of a message's deliveries. Until fan-out is complete, `targeted` grows. */
@@ -5975,6 +6099,11 @@ export interface components {
         };
         /** @description Message to send to recipients. */
         MessageRequest: {
+            /**
+             * @description Whether a click in one browser removes the notification from the person's other browsers, within a few seconds. The person
+             *     is the subscription's user.
+             */
+            clear_on_click?: boolean;
             /** @description Collapse key, 1 to 200 characters. A push service keeps only the latest message with this key for an offline browser. */
             collapse_key?: string | null;
             compact?: components["schemas"]["Notification"] | null;
@@ -6082,6 +6211,11 @@ export interface components {
             ttl: number;
             /** @description Urgency for push services. */
             urgency: components["schemas"]["Urgency"];
+            /**
+             * Format: date-time
+             * @description Time at which the message was withdrawn. Null: it was not.
+             */
+            withdrawn_at?: string | null;
         };
         /** @description A page of a list. */
         MessageResponsePage: {
@@ -6813,6 +6947,7 @@ export interface components {
              * @example message_cancelled
              * @example message_done
              * @example message_key_taken
+             * @example message_sending
              * @example method_not_allowed
              * @example not_found
              * @example not_yourself
@@ -7038,10 +7173,10 @@ export interface components {
             receipt: string;
         };
         /**
-         * @description Event of a notification that a service worker reports. The numbers are stored in `receipts.kind`.
+         * @description Event of a notification, or result of a withdrawal, that a service worker reports. The numbers are stored in `receipts.kind`.
          * @enum {string}
          */
-        ReceiptKind: "displayed" | "clicked" | "closed";
+        ReceiptKind: "displayed" | "clicked" | "closed" | "removed" | "prevented" | "missed";
         /** @description One receipt, or up to 100. Only for the OpenAPI description: the handler distinguishes them by the first character. */
         ReceiptReports: components["schemas"]["ReceiptInput"] | components["schemas"]["ReceiptInput"][];
         /** @description Receipt from a browser. */
@@ -8193,6 +8328,17 @@ export interface components {
          * @enum {string}
          */
         Urgency: "very-low" | "low" | "normal" | "high";
+        /** @description Message or tag to remove from a user's browsers: exactly one. */
+        UserWithdrawal: {
+            /** @description Your own key of a message. */
+            key?: string | null;
+            /** @description Tag of notifications, 1 to 200 characters. Only notifications on display are closed. */
+            tag?: string | null;
+        };
+        /** @description Removal of a message from a user's browsers. */
+        UserWithdrawn: {
+            removal?: components["schemas"]["MessageId"] | null;
+        };
         /** @description Changes of a key. */
         VapidKeyChange: {
             /** @description Contact for push services, `mailto:` or `https:`. */
@@ -8485,6 +8631,47 @@ export interface components {
          * @enum {string}
          */
         WeekDay: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
+        /** @description Results of a withdrawal, as far as browsers reported them. They are parts of `accepted`. */
+        WithdrawalCounts: {
+            /**
+             * Format: date-time
+             * @description Time of the request.
+             */
+            at: string;
+            /**
+             * Format: date-time
+             * @description Time at which every delivery of the withdrawn message had ended. Null: some have not.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: int64
+             * @description Browsers in which it had been clicked or closed before.
+             */
+            missed: number;
+            /**
+             * Format: int64
+             * @description Browsers that had not displayed it, and will not: replaced at the push service, or overtaken.
+             */
+            prevented: number;
+            removal?: components["schemas"]["MessageId"] | null;
+            /**
+             * Format: int64
+             * @description Browsers that closed the notification.
+             */
+            removed: number;
+            /**
+             * Format: int64
+             * @description Pushes of the removal that were accepted, without a report so far.
+             */
+            unknown: number;
+        };
+        /** @description Text that replaces withdrawn messages in browsers that cannot close notifications, such as Safari. */
+        WithdrawalNotice: {
+            /** @description Text below the title, 1 to 200 characters. Null: a built-in English text. */
+            body?: string | null;
+            /** @description Title, 1 to 200 characters. Null: the name of the app. */
+            title?: string | null;
+        };
         /**
          * @description Content for the rest of an audience without a winner.
          * @enum {string}
@@ -9308,7 +9495,7 @@ export interface operations {
                 /** @description Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins. */
                 actor?: string;
                 /** @description Action: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "message.withdrawn" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "campaign.withdrawn" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /**
                  * @description User of the app who is the object of the action. The log stores only a label derived from the id, so entries of erased
                  *     users are found, too.
@@ -9597,7 +9784,8 @@ export interface operations {
                      *             "resume": "…",
                      *             "runs": "…",
                      *             "self": "…",
-                     *             "start": "…"
+                     *             "start": "…",
+                     *             "withdraw": "…"
                      *           },
                      *           "name": "news",
                      *           "next_at": "2026-12-01T09:00:00Z",
@@ -9678,7 +9866,16 @@ export interface operations {
                      *                 },
                      *                 "weight": 0
                      *               }
-                     *             ]
+                     *             ],
+                     *             "withdrawal": {
+                     *               "at": "2026-12-01T09:00:00Z",
+                     *               "ended_at": "2026-12-01T09:00:00Z",
+                     *               "missed": 0,
+                     *               "prevented": 0,
+                     *               "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *               "removed": 0,
+                     *               "unknown": 0
+                     *             }
                      *           },
                      *           "runs": 0,
                      *           "slug": "shop",
@@ -9809,7 +10006,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -9890,7 +10088,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -9970,7 +10177,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -10051,7 +10259,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -10178,7 +10395,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -10259,7 +10477,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -10369,7 +10596,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -10450,7 +10678,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -10535,7 +10772,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -10616,7 +10854,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -10868,7 +11115,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -10949,7 +11197,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -11021,6 +11278,7 @@ export interface operations {
                      *       },
                      *       "holdout": 0.5,
                      *       "message": {
+                     *         "clear_on_click": true,
                      *         "collapse_key": "…",
                      *         "compact": {
                      *           "actions": [
@@ -11194,7 +11452,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -11275,7 +11534,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -11579,7 +11847,8 @@ export interface operations {
                      *         "resume": "…",
                      *         "runs": "…",
                      *         "self": "…",
-                     *         "start": "…"
+                     *         "start": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "name": "news",
                      *       "next_at": "2026-12-01T09:00:00Z",
@@ -11660,7 +11929,16 @@ export interface operations {
                      *             },
                      *             "weight": 0
                      *           }
-                     *         ]
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
@@ -11744,7 +12022,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "state": "scheduled",
                      *       "unreachable": 0,
@@ -11848,6 +12127,168 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_withdraw: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "gateways": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "runs": "…",
+                     *         "self": "…",
+                     *         "start": "…",
+                     *         "withdraw": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "sunset": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "sunset": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ],
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -14532,7 +14973,16 @@ export interface operations {
                      *             "retrying": 0,
                      *             "sunset": 0,
                      *             "targeted": 0,
-                     *             "unconfirmed": 0
+                     *             "unconfirmed": 0,
+                     *             "withdrawal": {
+                     *               "at": "2026-12-01T09:00:00Z",
+                     *               "ended_at": "2026-12-01T09:00:00Z",
+                     *               "missed": 0,
+                     *               "prevented": 0,
+                     *               "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *               "removed": 0,
+                     *               "unknown": 0
+                     *             }
                      *           },
                      *           "expanded": true,
                      *           "expires_at": "2026-12-01T09:00:00Z",
@@ -14543,7 +14993,8 @@ export interface operations {
                      *             "deliveries": "…",
                      *             "pause": "…",
                      *             "resume": "…",
-                     *             "self": "…"
+                     *             "self": "…",
+                     *             "withdraw": "…"
                      *           },
                      *           "policy": {
                      *             "baseDelayMs": 1000,
@@ -14577,7 +15028,8 @@ export interface operations {
                      *           "to": {},
                      *           "topic_header": "bmV3cw",
                      *           "ttl": 0,
-                     *           "urgency": "very-low"
+                     *           "urgency": "very-low",
+                     *           "withdrawn_at": "2026-12-01T09:00:00Z"
                      *         }
                      *       ],
                      *       "done": true,
@@ -14689,7 +15141,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "state": "scheduled",
                      *       "unreachable": 0,
@@ -14792,7 +15245,8 @@ export interface operations {
                      *               "deliveries": "…",
                      *               "pause": "…",
                      *               "resume": "…",
-                     *               "self": "…"
+                     *               "self": "…",
+                     *               "withdraw": "…"
                      *             },
                      *             "state": "scheduled",
                      *             "unreachable": 0,
@@ -14892,7 +15346,16 @@ export interface operations {
                      *         "retrying": 0,
                      *         "sunset": 0,
                      *         "targeted": 0,
-                     *         "unconfirmed": 0
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "expanded": true,
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -14903,7 +15366,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "policy": {
                      *         "baseDelayMs": 1000,
@@ -14937,7 +15401,8 @@ export interface operations {
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
-                     *       "urgency": "very-low"
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessageResponse"];
@@ -15001,7 +15466,16 @@ export interface operations {
                      *         "retrying": 0,
                      *         "sunset": 0,
                      *         "targeted": 0,
-                     *         "unconfirmed": 0
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "expanded": true,
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15012,7 +15486,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "policy": {
                      *         "baseDelayMs": 1000,
@@ -15046,7 +15521,122 @@ export interface operations {
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
-                     *       "urgency": "very-low"
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MessageResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    messages_by_key_withdraw_by_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description `key` that the sender gave the message */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "sunset": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "withdraw": "…"
+                     *       },
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "dead": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 1,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
+                     *       "tier": "transactional",
+                     *       "title": "Your table is booked",
+                     *       "to": {},
+                     *       "topic_header": "bmV3cw",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessageResponse"];
@@ -15108,7 +15698,16 @@ export interface operations {
                      *         "retrying": 0,
                      *         "sunset": 0,
                      *         "targeted": 0,
-                     *         "unconfirmed": 0
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "expanded": true,
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15119,7 +15718,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "policy": {
                      *         "baseDelayMs": 1000,
@@ -15153,7 +15753,8 @@ export interface operations {
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
-                     *       "urgency": "very-low"
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessageResponse"];
@@ -15216,7 +15817,16 @@ export interface operations {
                      *         "retrying": 0,
                      *         "sunset": 0,
                      *         "targeted": 0,
-                     *         "unconfirmed": 0
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "expanded": true,
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15227,7 +15837,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "policy": {
                      *         "baseDelayMs": 1000,
@@ -15261,7 +15872,8 @@ export interface operations {
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
-                     *       "urgency": "very-low"
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessageResponse"];
@@ -15870,7 +16482,16 @@ export interface operations {
                      *         "retrying": 0,
                      *         "sunset": 0,
                      *         "targeted": 0,
-                     *         "unconfirmed": 0
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "expanded": true,
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15881,7 +16502,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "policy": {
                      *         "baseDelayMs": 1000,
@@ -15915,7 +16537,8 @@ export interface operations {
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
-                     *       "urgency": "very-low"
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessageResponse"];
@@ -15972,7 +16595,16 @@ export interface operations {
                      *         "retrying": 0,
                      *         "sunset": 0,
                      *         "targeted": 0,
-                     *         "unconfirmed": 0
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
                      *       },
                      *       "expanded": true,
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15983,7 +16615,8 @@ export interface operations {
                      *         "deliveries": "…",
                      *         "pause": "…",
                      *         "resume": "…",
-                     *         "self": "…"
+                     *         "self": "…",
+                     *         "withdraw": "…"
                      *       },
                      *       "policy": {
                      *         "baseDelayMs": 1000,
@@ -16017,7 +16650,121 @@ export interface operations {
                      *       "to": {},
                      *       "topic_header": "bmV3cw",
                      *       "ttl": 0,
-                     *       "urgency": "very-low"
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MessageResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    messages_withdraw: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                message: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "sunset": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0,
+                     *         "withdrawal": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "missed": 0,
+                     *           "prevented": 0,
+                     *           "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "removed": 0,
+                     *           "unknown": 0
+                     *         }
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "withdraw": "…"
+                     *       },
+                     *       "policy": {
+                     *         "baseDelayMs": 1000,
+                     *         "maxAttempts": 5,
+                     *         "maxDelayMs": 60000
+                     *       },
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "dead": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 1,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
+                     *       "tier": "transactional",
+                     *       "title": "Your table is booked",
+                     *       "to": {},
+                     *       "topic_header": "bmV3cw",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low",
+                     *       "withdrawn_at": "2026-12-01T09:00:00Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessageResponse"];
@@ -20369,6 +21116,51 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    users_withdraw_from_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description `user_id` */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserWithdrawal"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "removal": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UserWithdrawn"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     vapid_keys_list: {
         parameters: {
             query?: {
@@ -21305,6 +22097,135 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    withdrawal_notice_show_notice: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "body": "Tonight at seven, for two.",
+                     *       "title": "Your table is booked"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WithdrawalNotice"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    withdrawal_notice_change_notice: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if the resource exists already */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WithdrawalNotice"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "body": "Tonight at seven, for two.",
+                     *       "title": "Your table is booked"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WithdrawalNotice"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    withdrawal_notice_delete_notice: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     audit_log_list: {
         parameters: {
             query?: {
@@ -21313,7 +22234,7 @@ export interface operations {
                 /** @description Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins. */
                 actor?: string;
                 /** @description Action: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "message.withdrawn" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "campaign.withdrawn" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description User of `app` who is the object of the action. The log stores only a label derived from the id. */
                 user_id?: string;
                 /** @description Earliest time of the actions, to the millisecond. */

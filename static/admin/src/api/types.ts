@@ -49,6 +49,7 @@ export type LinkCheckResponse = Schemas["LinkCheckResponse"];
 export type LaneResponse = Schemas["LaneResponse"];
 export type MessageContentResponse = Schemas["MessageContentResponse"];
 export type MessageCounts = Schemas["MessageCounts"];
+export type WithdrawalCounts = Schemas["WithdrawalCounts"];
 export type MessageProgress = Schemas["MessageProgress"];
 export type MessageRequest = Schemas["MessageRequest"];
 export type MessageResponse = Schemas["MessageResponse"];

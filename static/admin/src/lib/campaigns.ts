@@ -236,33 +236,36 @@ export function ctrWords(progress: Pick<CampaignProgress, "variants"> | null | u
     : percent(reported.reduce((sum, { reports }) => sum + (reports?.clicked ?? 0), 0) / accepted);
 }
 
-export const ACTS = ["start", "pause", "resume", "cancel", "delete"] as const;
+export const ACTS = ["start", "pause", "resume", "cancel", "withdraw", "delete"] as const;
 export type Act = (typeof ACTS)[number];
 export const ACT_WORDS: Record<Act, string> = {
   start: "Start",
   pause: "Pause",
   resume: "Resume",
   cancel: "Cancel",
+  withdraw: "Withdraw",
   delete: "Delete",
 };
 
-export function actsOn(state: CampaignState): readonly Act[] {
+/** Possible actions on a campaign. */
+export function actsOn({ state, progress }: Pick<Campaign, "state" | "progress">): readonly Act[] {
+  const withdraw: Act[] = progress && progress.messages > 0 && !progress.withdrawal ? ["withdraw"] : [];
   switch (state) {
     case "draft":
       return ["start", "delete"];
     case "scheduled":
     case "sending":
-      return ["pause", "cancel"];
+      return ["pause", "cancel", ...withdraw];
     case "paused":
-      return ["resume", "cancel"];
+      return ["resume", "cancel", ...withdraw];
     case "done":
     case "cancelled":
-      return ["delete"];
+      return [...withdraw, "delete"];
   }
 }
 
 /** Effect of an action, with counts. Starting has its own text. */
-export function consequence(act: Exclude<Act, "start">, campaign: Campaign): string {
+export function consequence(act: Exclude<Act, "start" | "withdraw">, campaign: Campaign): string {
   const it = campaign.progress ? standing(campaign, campaign.progress) : undefined;
   const waiting = it ? waitingOf(it) : 0;
   const ended = it ? endedOf(it) : 0;
@@ -288,6 +291,10 @@ export function consequence(act: Exclude<Act, "start">, campaign: Campaign): str
 }
 
 const capitalThings = (n: number) => `${capital(things(n, "delivery", "deliveries"))} ${n === 1 ? "has" : "have"}`;
+
+/** Effect of a withdrawal. */
+export const withdrawWords = (accepted: number): string =>
+  `This would cancel the campaign with all future runs, and remove its messages from ${things(accepted, "browser")} that may have them. Devices that are offline get the removal within four weeks.`;
 
 /** Audience of a plan's message. */
 export function audienceWords(to: CampaignPlan["message"]["to"]): string {

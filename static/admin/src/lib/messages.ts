@@ -1,5 +1,5 @@
 /** Progress of a message, as texts and parts. Pure. */
-import type { MessageResponse, SendState, Tier } from "../api/types";
+import type { MessageResponse, SendState, Tier, WithdrawalCounts } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome, type Pattern } from "./figures";
 import { capital, clockTime, count, duration, rate, relative, things, type Zone } from "./format";
 import type { Tone } from "./words";
@@ -339,15 +339,41 @@ export function receipts({ counts }: MessageResponse): Funnel | null {
   };
 }
 
-export const STEERINGS = ["pause", "resume", "cancel"] as const;
+export const STEERINGS = ["pause", "resume", "cancel", "withdraw"] as const;
 export type Steering = (typeof STEERINGS)[number];
 
-export const STEERING_WORDS: Record<Steering, string> = { pause: "Pause", resume: "Resume", cancel: "Cancel" };
+export const STEERING_WORDS: Record<Steering, string> = {
+  pause: "Pause",
+  resume: "Resume",
+  cancel: "Cancel",
+  withdraw: "Withdraw",
+};
 
-/** Possible actions in this state. */
-export function steerings(state: SendState): readonly Steering[] {
-  if (state === "sending" || state === "scheduled") return ["pause", "cancel"];
-  return state === "paused" ? ["resume", "cancel"] : [];
+/** Possible actions of a message. */
+export function steerings({ state, withdrawn_at }: Pick<MessageResponse, "state" | "withdrawn_at">): Steering[] {
+  const withdraw: Steering[] = withdrawn_at ? [] : ["withdraw"];
+  if (state === "sending" || state === "scheduled") return ["pause", "cancel", ...withdraw];
+  return state === "paused" ? ["resume", "cancel", ...withdraw] : withdraw;
+}
+
+/** Time after acceptance in which a withdrawal needs no confirmation. */
+const UNDO_MS = 60_000;
+
+/** Whether the message was sent so recently that a withdrawal is called undo. */
+export const isUndo = ({ accepted_at }: Pick<MessageResponse, "accepted_at">, now: Date): boolean =>
+  Math.abs(now.getTime() - Date.parse(accepted_at)) < UNDO_MS;
+
+/** What browsers reported of a withdrawal. */
+export function withdrawalWords({ ended_at, removed, prevented, missed, unknown }: WithdrawalCounts): string {
+  if (!ended_at) return "Withdrawn. Pushes on their way end first.";
+  const parts = [
+    [removed, "closed"],
+    [prevented, "never shown"],
+    [missed, "clicked or closed before"],
+    [unknown, "without a report so far"],
+  ] as const;
+  const told = parts.filter(([n]) => n > 0).map(([n, words]) => `${count(n)} ${words}`);
+  return told.length ? `Withdrawn from browsers: ${told.join(", ")}.` : "Withdrawn. No browser has it.";
 }
 
 /** Effect of an action, with counts. */
@@ -359,6 +385,8 @@ export function consequence(steering: Steering, it: Standing, now: Date, zone: Z
       return `This would pause ${many} that ${waiting === 1 ? "waits" : "wait"} now. No new request starts after one second; requests in flight complete. The time to live continues to run and ends at ${clockTime(it.expiresAt, now, zone)}.`;
     case "resume":
       return `This would resume ${many}, within a second.`;
+    case "withdraw":
+      return `This would cancel ${many} that ${waiting === 1 ? "waits" : "wait"}, and remove the message from ${things(it.ended.accepted, "browser")} that may have it. Devices that are offline get the removal within four weeks.`;
     case "cancel":
       return `This would cancel ${many} that ${waiting === 1 ? "has" : "have"} not been sent yet. ${capital(things(endedOf(it), "delivery", "deliveries"))} ${endedOf(it) === 1 ? "has" : "have"} ended already and cannot be recalled.`;
   }

@@ -156,6 +156,7 @@ export const EVENTS: readonly (readonly [string, readonly (readonly [EventType, 
       ["delivery.displayed", "shown"],
       ["delivery.clicked", "clicked"],
       ["delivery.closed", "dismissed"],
+      ["delivery.withdrawn", "withdrawn"],
     ],
   ],
   [

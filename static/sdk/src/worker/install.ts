@@ -4,10 +4,11 @@ import { reconcile } from "../shared/reconcile";
 import { loadAll, type Saved, settled } from "../shared/saved";
 import type { Bellwire, ClickHandler, RawHandler } from "./api";
 import { handleClick, resolve } from "./click";
-import { wasSeen } from "./memory";
+import { wasSeen, wasWithdrawn } from "./memory";
 import { notify, wasReplaced } from "./notify";
 import { flush, appUrl, receiptOf, report } from "./receipts";
 import { observeOthers } from "./others";
+import { withdraw } from "./withdraw";
 import { type Ours, type Proposed, readPush } from "./wire";
 
 const SYNC_TAG = "bellwire";
@@ -46,10 +47,12 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
   on("push", (event: DeclarativePush) => {
     const octets = event.data?.arrayBuffer();
     const push = readPush(octets, event.notification, event.appBadge);
-    const show = () => notify(worker, push, bellwire, handler);
+    const { stamp } = push;
+    const show = () =>
+      stamp?.withdraws ? withdraw(worker, push, stamp, bellwire) : notify(worker, push, bellwire, handler);
     if (others.acted(event)) warnOnce();
     let work: Promise<void>;
-    if (push.stamp || (push.raw && handler)) {
+    if (stamp || (push.raw && handler)) {
       event.stopImmediatePropagation();
       work = show();
     } else {
@@ -81,7 +84,11 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     event.stopImmediatePropagation();
     if (!ours.receipt || clicked.delete(ours.receipt) || !isPersonKnown(event.notification)) return;
     const { receipt } = ours;
-    const byPerson = async () => !(await wasReplaced(worker, event.notification.tag)) && !(await wasSeen(receipt));
+    const { id } = ours;
+    const byPerson = async () =>
+      !(await wasReplaced(worker, event.notification.tag)) &&
+      !(await wasSeen(receipt)) &&
+      !(id && (await wasWithdrawn(id)));
     event.waitUntil(byPerson().then((was) => (was ? told(worker, bellwire, ours, "closed") : undefined)));
   });
 

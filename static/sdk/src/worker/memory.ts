@@ -1,11 +1,14 @@
 import { clock } from "../shared/clock";
 import { within } from "../shared/database";
 
+/** Event of a notification, or what a withdrawal found. */
+export type Kind = "displayed" | "clicked" | "closed" | "removed" | "prevented" | "missed";
+
 /** Report that the server has not accepted yet. */
 export interface Receipt {
   url: string;
   at: number;
-  report: { receipt: string; kind: "displayed" | "clicked" | "closed"; action?: string };
+  report: { receipt: string; kind: Kind; action?: string };
 }
 
 export const SEEN_MAX = 500;
@@ -19,6 +22,18 @@ export async function wasSeen(id: string): Promise<boolean> {
   if (seenHere.has(id)) return true;
   const found = await within(["seen"], "readonly", (store) => store("seen").get(id)).catch(() => undefined);
   return found !== undefined;
+}
+
+/** Entry of a withdrawn delivery among those that were seen. */
+const withdrawn = (id: string) => `withdrawn:${id}`;
+
+/** Whether a delivery was withdrawn, and its content must no longer be shown. */
+export const wasWithdrawn = (id: string) => wasSeen(withdrawn(id));
+
+/** Stores that a delivery is withdrawn. */
+export async function rememberWithdrawn(id: string): Promise<void> {
+  await remember(id, undefined);
+  await remember(withdrawn(id), undefined);
 }
 
 /** Stores a delivery and its receipt in one transaction. */

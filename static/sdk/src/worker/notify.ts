@@ -2,12 +2,14 @@ import type { Message } from "../types";
 import { clock } from "../shared/clock";
 import { type News, newsChannel } from "../shared/news";
 import type { Bellwire, RawHandler, RawPush, Shown } from "./api";
-import { wasSeen } from "./memory";
+import { wasSeen, wasWithdrawn } from "./memory";
 import { appUrl, receiptOf, report } from "./receipts";
 import { asOurs } from "./others";
 import type { Ours, Push } from "./wire";
 
 const HANDLER_MS = 10_000;
+/** Time that a notification without news stays, so that the event ends before. */
+const CLOSE_MS = 300;
 
 /** Deliveries that are currently being shown, by id. */
 const running = new Map<string, Promise<boolean>>();
@@ -24,7 +26,7 @@ export async function wasReplaced({ registration }: ServiceWorkerGlobalScope, ta
   return (await registration.getNotifications({ tag })).length > 0;
 }
 
-function display(
+export function display(
   { registration }: ServiceWorkerGlobalScope,
   title: string,
   options: NotificationOptions,
@@ -41,10 +43,15 @@ function display(
 export async function notify(worker: ServiceWorkerGlobalScope, push: Push, bellwire: Bellwire, handler?: RawHandler) {
   const id = push.stamp?.id;
   if (!id) return void (await showFirst(worker, push, bellwire, handler));
-  const turn = (running.get(id) ?? wasSeen(id)).then(async (seen) => {
+  await inTurn(id, async (seen) => {
     if (seen) await showAgain(worker, id, push, bellwire);
     return seen || showFirst(worker, push, bellwire, handler);
   });
+}
+
+/** Runs work on a delivery after earlier work on it. Work gets and returns whether the delivery was seen. */
+export async function inTurn(id: string, work: (seen: boolean) => Promise<boolean>): Promise<void> {
+  const turn = (running.get(id) ?? wasSeen(id)).then(work);
   const settled = turn.catch(() => false);
   running.set(id, settled);
   await turn.finally(() => running.get(id) === settled && running.delete(id));
@@ -101,7 +108,8 @@ async function show(worker: ServiceWorkerGlobalScope, title: string, options: No
 async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Push, bellwire: Bellwire): Promise<void> {
   const { registration } = worker;
   const { fallback } = bellwire;
-  const [title, options] = dress(worker, push.shown ?? fallback, push, fallback, await appUrl(worker, bellwire));
+  const shown = (await wasWithdrawn(id)) ? { title: fallback.title } : (push.shown ?? fallback);
+  const [title, options] = dress(worker, shown, push, fallback, await appUrl(worker, bellwire));
   const there = (await registration.getNotifications()).find(({ data }) => data?.bellwire?.id === id);
   if (there) {
     const { body, icon, lang, dir, tag, data } = there;
@@ -113,10 +121,20 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
   }
   const tag = `${tagOf(id)}:again`;
   await display(worker, title, { body: options.body, tag, silent: true });
-  for (const again of await registration.getNotifications({ tag })) again.close();
+  closeSoon(worker, tag);
 }
 
-const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;
+/**
+ * Closes notifications after the event. Chromium counts the visible ones at its end, and penalises a push that leaves none.
+ * Browsers keep an idle worker for 30 seconds.
+ */
+export const closeSoon = ({ registration }: ServiceWorkerGlobalScope, tag: string) =>
+  void clock
+    .wait(CLOSE_MS)
+    .then(() => registration.getNotifications({ tag }))
+    .then((all) => all.forEach((one) => one.close()));
+
+export const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;
 
 /** Adds the data for a click. Each delivery has a tag, so a repeat can replace its notification. */
 function dress(

@@ -2,7 +2,7 @@ import { clock } from "../shared/clock";
 import { base, loadAll, ownerOf } from "../shared/saved";
 import { call, transient } from "../shared/server";
 import type { Bellwire } from "./api";
-import { forget, remember, type Receipt, waiting } from "./memory";
+import { forget, type Kind, remember, type Receipt, waiting } from "./memory";
 
 const BATCH = 100;
 /** Maximum age that the server accepts. It counts no event as earlier than its message. */
@@ -28,7 +28,7 @@ export async function appUrl(worker: ServiceWorkerGlobalScope, bellwire: Bellwir
 export function receiptOf(
   app: string | undefined,
   token: string | undefined,
-  kind: Receipt["report"]["kind"],
+  kind: Kind,
   action?: string,
 ): Receipt | undefined {
   if (!app || !token) return;

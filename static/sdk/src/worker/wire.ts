@@ -5,6 +5,8 @@ export interface Stamp {
   id: string;
   receipt: string;
   retried: number;
+  /** Id of the delivery whose notification this push removes. */
+  withdraws?: string;
 }
 
 /** Content of `data.bellwire` in a notification. */
@@ -100,7 +102,8 @@ function toShown(json: Json): Shown {
 function stampOf(holder: unknown): Stamp | undefined {
   const stamp = isObject(holder) ? holder.bellwire : undefined;
   if (!isObject(stamp) || !isText(stamp.id) || !isText(stamp.receipt)) return;
-  return { id: stamp.id, receipt: stamp.receipt, retried: Number(stamp.retried) || 0 };
+  const { id, receipt, withdraws } = stamp;
+  return { id, receipt, retried: Number(stamp.retried) || 0, ...(isText(withdraws) && { withdraws }) };
 }
 
 function unwrap(payload: unknown): string | Uint8Array {

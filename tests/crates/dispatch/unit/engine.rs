@@ -68,6 +68,7 @@ fn message(tier: Tier) -> Arc<Message> {
         charted: false,
         heard: bellwire_core::hook::WebhookKinds::default(),
         expires_at: NOW,
+        withdraws_root: None,
         traced: None,
     })
 }

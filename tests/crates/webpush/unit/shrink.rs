@@ -21,7 +21,9 @@ fn full() -> Value {
 
 fn rendered(shrunk: &Shrunk) -> Value {
     let mut out = Vec::new();
-    shrunk.template.render(&Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, content_type: None }, &mut out);
+    shrunk
+        .template
+        .render(&Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, withdraws: None, content_type: None }, &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 

@@ -260,6 +260,7 @@ struct Original {
     topic: Option<i32>,
     policy: Option<Value>,
     enveloped: bool,
+    clear_on_click: bool,
 }
 
 /// Reads the messages of these dead letters that still have their content.
@@ -268,7 +269,7 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
         conn,
         Original,
         r#"SELECT id, coalesce(replay_of, id) AS "root!", tier, content AS "content!", ttl_s, urgency, topic_header, topic, policy,
-             enveloped FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
+             enveloped, clear_on_click FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
         letters,
         |letter| (letter.message)
     )?;
@@ -309,6 +310,7 @@ fn compose(
         topic_header: original.topic_header.clone(),
         policy: original.policy.clone(),
         enveloped: original.enveloped,
+        clear_on_click: original.clear_on_click,
         accepted_at: now,
         received_at: None,
         by_cursors: false,
@@ -337,8 +339,10 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, 
     }
     execute!(
         &mut *conn,
-        "UPDATE messages m SET replay_of = t.root, topic = t.topic, root = (SELECT root FROM messages WHERE id = t.root)
-         FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic) WHERE m.id = t.id",
+        "UPDATE messages m SET replay_of = t.root, topic = t.topic, root = o.root, withdraws = o.withdraws,
+           withdraws_root = o.withdraws_root
+         FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic)
+           LEFT JOIN messages o ON o.id = t.root WHERE m.id = t.id",
         (&made.messages as &[MessageId], &made.roots as &[MessageId], &made.topics as &[Option<i32>])
     )?;
     let marked = rows_affected!(

@@ -51,6 +51,23 @@ pub async fn of_message(
     .await
 }
 
+/// Dequeues a chunk of a message's rows whose leases have expired.
+pub async fn lost_of_message(
+    conn: &mut PgConnection,
+    message: MessageId,
+    now: Timestamp,
+) -> sqlx::Result<Vec<QueuedDelivery>> {
+    take!(
+        "ctid = ANY (ARRAY(
+           SELECT ctid FROM queue WHERE message = $1 AND lease IS NOT NULL AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        message.0,
+        now,
+        CHUNK
+    )
+    .fetch_all(conn)
+    .await
+}
+
 /// Dequeues a chunk of parked rows of paused messages that expired before `expired_before`. They never become due.
 pub async fn of_expired_parked(
     conn: &mut PgConnection,

@@ -15,6 +15,9 @@ use bellwire_core::delivery::Ending;
 use bellwire_core::id::{AppId, DeadLetterId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
+/// Stored reason of a claimed delivery that was cancelled, or whose subscription ended. A crashed worker may have sent it.
+pub const STOPPED: &str = "stopped";
+
 /// Ending of dequeued deliveries, each with the reason to log.
 #[derive(Debug, Clone, Copy)]
 pub enum How {

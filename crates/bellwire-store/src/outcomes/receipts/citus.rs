@@ -105,11 +105,13 @@ async fn count(
            added AS (
              SELECT message, count(DISTINCT subscription) FILTER (WHERE is_first) AS acknowledged,
                count(*) FILTER (WHERE kind = 1) AS displayed, count(*) FILTER (WHERE kind = 2) AS clicked,
-               count(*) FILTER (WHERE kind = 3) AS closed
+               count(*) FILTER (WHERE kind = 3) AS closed, count(*) FILTER (WHERE kind = 4) AS removed,
+               count(*) FILTER (WHERE kind = 5) AS prevented, count(*) FILTER (WHERE kind = 6) AS missed
              FROM new GROUP BY message),
            counted AS (
              UPDATE receipt_counts c SET acknowledged = c.acknowledged + a.acknowledged,
-               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed
+               displayed = c.displayed + a.displayed, clicked = c.clicked + a.clicked, closed = c.closed + a.closed,
+               removed = c.removed + a.removed, prevented = c.prevented + a.prevented, missed = c.missed + a.missed
              FROM added a WHERE c.message = a.message),
            noted AS (
              INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)

@@ -79,7 +79,7 @@ pub async fn take_batch(
     let Some(cursor) = fetch_optional!(
         &mut *tx,
         r#"
-        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.assigned_at, m.app,
+        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.assigned_at, m.app, m.withdraws,
                m.filter AS "filter: Json<AudienceFilter>", a.caps IS NOT NULL AS "is_capped!"
         FROM cursors c JOIN messages m ON m.id = c.message JOIN apps a ON a.id = m.app
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
@@ -98,6 +98,7 @@ pub async fn take_batch(
         app: AppId(cursor.app),
         lane,
         topic: cursor.topic,
+        withdraws: cursor.withdraws.map(MessageId),
         shard: None,
         after: SubscriptionId(cursor.after),
         accepted_at: cursor.accepted_at,

@@ -5,13 +5,15 @@ use sqlx::PgConnection;
 
 use super::recipient::{Recipient, Sendability};
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
 #[derive(Clone, Copy)]
 pub(super) struct BatchScope {
     pub app: AppId,
     pub lane: LaneId,
     pub topic: Option<i32>,
+    /// Message that the cursor's message removes from browsers. `None`: it is an ordinary message.
+    pub withdraws: Option<MessageId>,
     /// Shard to read. `None`: all.
     pub shard: Option<i16>,
     pub after: SubscriptionId,
@@ -61,6 +63,26 @@ macro_rules! recipients {
         )
         .map(Recipient::from)
     };
+    // Who may have got a push of a withdrawn message: see `queue::withdrawals`.
+    (removal, $message:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        query!(
+            Sendable,
+            r#"
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, NULL::text AS user_id, s.proven, s.life
+        FROM (SELECT DISTINCT ON (a.subscription) a.shard, a.subscription FROM attempts a
+              WHERE a.message = $1 AND a.subscription > $3
+                AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
+                  OR a.ending = 6 AND a.reason = 'stopped')
+        "# + $within + r#"
+              ORDER BY a.subscription) t
+        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE s.lane = $2 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4)
+        ORDER BY t.subscription LIMIT $5
+        "#,
+            ($message, $place.lane.0, $place.after.0, $now, $size $(, $shard)?)
+        )
+        .map(Recipient::from)
+    };
     ($topic:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
         query!(
             Sendable,
@@ -85,6 +107,14 @@ async fn read_recipients(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Recipient>> {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
+    if let Some(MessageId(withdrawn)) = place.withdraws {
+        return match place.shard {
+            None => recipients!(removal, withdrawn, place, size, now, "").fetch_all(conn).await,
+            Some(shard) => {
+                recipients!(removal, withdrawn, place, size, now, "AND a.shard = $6", shard).fetch_all(conn).await
+            }
+        };
+    }
     match (place.topic, place.shard) {
         (None, None) => recipients!(everybody, place, size, now, "").fetch_all(conn).await,
         (None, Some(shard)) => recipients!(everybody, place, size, now, "AND shard = $7", shard).fetch_all(conn).await,

@@ -30,6 +30,8 @@ pub struct NewMessage {
     pub policy: Option<Value>,
     /// Whether its pushes have Bellwire's envelope, with the token for receipts.
     pub enveloped: bool,
+    /// Whether a click in one browser removes it from the person's others.
+    pub clear_on_click: bool,
     /// Time of acceptance, or the scheduled time.
     pub accepted_at: Timestamp,
     /// Time at which the API accepted a scheduled message. `None`: not scheduled.

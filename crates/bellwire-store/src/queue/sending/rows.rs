@@ -340,5 +340,6 @@ fn stored(message: &NewMessage) -> MessageRow {
         charted: false,
         expires_at: message.expires_at(),
         traceparent: message.traceparent.clone(),
+        withdraws_root: None,
     }
 }

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, Campaign, CampaignPlan, DryRun, Accepted } from "../../api/types";
-import { ACT_WORDS, actsOn, consequence, startWords, type Act } from "../../lib/campaigns";
+import { ACT_WORDS, actsOn, consequence, startWords, withdrawWords, type Act } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { listed } from "../../lib/draft";
 import { things } from "../../lib/format";
@@ -30,7 +30,7 @@ export function Acts({ app, campaign, refresh }: Props) {
   const dialog = { app, campaign, refresh, onClose };
   if (!sender.may)
     return <p class="fine">Your role does not allow starting, stopping or copying campaigns. {sender.why}</p>;
-  const acts = actsOn(campaign.state);
+  const acts = actsOn(campaign);
   return (
     <>
       <div class="row acts" role="group" aria-label="Actions">
@@ -62,7 +62,10 @@ export function Acts({ app, campaign, refresh }: Props) {
       {asked === "start" && <StartDialog {...dialog} />}
       {asked === "clone" && <CloneDialog {...dialog} />}
       {asked === "test" && <TestDialog {...dialog} />}
-      {asked && asked !== "start" && asked !== "clone" && asked !== "test" && <ActDialog {...dialog} what={asked} />}
+      {asked === "withdraw" && <WithdrawDialog {...dialog} />}
+      {asked && asked !== "start" && asked !== "withdraw" && asked !== "clone" && asked !== "test" && (
+        <ActDialog {...dialog} what={asked} />
+      )}
     </>
   );
 }
@@ -72,7 +75,13 @@ interface DialogProps extends Props {
 }
 
 /** Shows the effect of an action, with counts, before it is carried out. */
-function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { what: Exclude<Act, "start"> }) {
+function ActDialog({
+  app,
+  campaign,
+  refresh,
+  onClose,
+  what,
+}: DialogProps & { what: Exclude<Act, "start" | "withdraw"> }) {
   const { go } = useFilters();
   const reload = async () => {
     await refresh();
@@ -102,6 +111,23 @@ function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { wh
       }}
       onClose={onClose}
     />
+  );
+}
+
+/** Withdraws its messages, after the number of browsers was typed. */
+function WithdrawDialog({ app, campaign, refresh, onClose }: DialogProps) {
+  const accepted = campaign.progress?.total.accepted ?? 0;
+  const work = async () => {
+    await act("withdraw", app.id, campaign.id);
+    await refresh();
+    onClose();
+  };
+  return (
+    <Dialog title={`Withdraw ${campaign.name}?`} onClose={onClose}>
+      <TypedForm n={accepted} verb="withdraw" button="Withdraw" id="withdraw-now" work={work} onLeave={onClose}>
+        <p id="consequence">{withdrawWords(accepted)}</p>
+      </TypedForm>
+    </Dialog>
   );
 }
 

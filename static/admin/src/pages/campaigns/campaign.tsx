@@ -3,7 +3,7 @@ import type { AppResponse, Campaign } from "../../api/types";
 import { endedOf, going, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
-import { TIER_WORDS } from "../../lib/messages";
+import { TIER_WORDS, withdrawalWords } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -94,6 +94,11 @@ function One({ app, campaign, perMinute, refresh }: Props) {
       <p class="sentence" id="going" data-tone={sentence.tone} aria-live="polite">
         {sentence.path ? <a href={link(sentence.path)}>{sentence.words}</a> : sentence.words}
       </p>
+      {campaign.progress?.withdrawal && (
+        <p id="withdrawal" class="sentence">
+          {withdrawalWords(campaign.progress.withdrawal)}
+        </p>
+      )}
       <Acts app={app} campaign={campaign} refresh={refresh} />
       {progress && runs > 0 && <Results app={app} campaign={campaign} progress={progress} />}
       <PlanCard app={app} campaign={campaign} />

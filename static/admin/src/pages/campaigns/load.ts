@@ -116,6 +116,8 @@ export async function act(act: Act, app: string, campaign: string, header: Condi
       return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/resume", to)));
     case "cancel":
       return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/cancel", to)));
+    case "withdraw":
+      return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/withdraw", to)));
     case "delete":
       return void (await told(api.DELETE("/v1/apps/{app}/campaigns/{campaign}", { params: { ...to.params, header } })));
   }

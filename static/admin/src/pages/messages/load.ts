@@ -73,6 +73,8 @@ export function steer(steering: Steering, app: string, message: string): Promise
       return told(api.POST("/v1/apps/{app}/messages/{message}/resume", to));
     case "cancel":
       return told(api.POST("/v1/apps/{app}/messages/{message}/cancel", to));
+    case "withdraw":
+      return told(api.POST("/v1/apps/{app}/messages/{message}/withdraw", to));
   }
 }
 

@@ -17,20 +17,23 @@ import {
   wholeOf,
   type Standing,
   type Steering,
+  isUndo,
+  withdrawalWords,
 } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
+import { useAction } from "../../ui/action";
 import { Card, Head } from "../../ui/card";
 import { useDialog } from "../../ui/dialog";
 import { ChooseApp } from "../../shell/choose-app";
 import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
-import { Shown } from "../../ui/shown";
+import { Refused, Shown } from "../../ui/shown";
 import { loadCampaign } from "../campaigns/load";
 import { AgainDialog } from "./again";
-import { loadMessage, MOVES } from "./load";
+import { loadMessage, MOVES, steer as steerMessage } from "./load";
 import { usePace } from "./pace";
 import { Reported } from "./reported";
 import { SaidCard } from "./said";
@@ -95,6 +98,11 @@ function One({ app, message, perMinute, refresh }: Props) {
       <p class="sentence" id="going" data-tone={sentence.tone} aria-live="polite">
         {sentence.path ? <a href={link(sentence.path)}>{sentence.words}</a> : sentence.words}
       </p>
+      {message.counts?.withdrawal && (
+        <p id="withdrawal" class="sentence">
+          {withdrawalWords(message.counts.withdrawal)}
+        </p>
+      )}
       <Acts app={app} message={message} it={it} refresh={refresh} />
       <div class="grid halves">
         <Card title="Deliveries" class="wide" aside={<Ways message={message} />}>
@@ -222,7 +230,12 @@ function Acts({
   const { open: steering, show: steer, close } = useDialog<Steering>();
   const [isAgain, again] = useState(false);
   const sender = useMay("sender", app.id);
-  const possible = steerings(message.state);
+  const possible = steerings(message);
+  const isRecent = isUndo(message, clock.shown.value);
+  const undo = useAction(async () => {
+    await steerMessage("withdraw", app.id, message.id);
+    await refresh();
+  });
   const died = (message.counts?.dead ?? 0) > 0;
   if (possible.length === 0 && !died) return null;
   if (!sender.may) return <p class="fine">Your role does not allow stopping or resending messages. {sender.why}</p>;
@@ -235,9 +248,10 @@ function Acts({
             type="button"
             id={steering}
             class={steering === "resume" ? "primary" : ""}
-            onClick={() => steer(steering)}
+            disabled={undo.isBusy}
+            onClick={() => (steering === "withdraw" && isRecent ? void undo.run() : steer(steering))}
           >
-            {STEERING_WORDS[steering]}…
+            {steering === "withdraw" && isRecent ? "Undo" : `${STEERING_WORDS[steering]}…`}
           </button>
         ))}
         {died && (
@@ -246,6 +260,7 @@ function Acts({
           </button>
         )}
       </div>
+      <Refused problem={undo.problem} />
       {steering && (
         <SteerDialog app={app} message={message} steering={steering} it={it} onClose={close} onSteered={refresh} />
       )}

@@ -22,6 +22,7 @@ fn plan(weights: &[u16], holdout: u16, test: Option<Test>) -> Plan {
         topic_header: None,
         policy: None,
         enveloped: true,
+        clear_on_click: false,
     };
     let variants = weights.iter().map(|weight| CampaignVariant {
         name: String::new(),

@@ -1,0 +1,211 @@
+//! Removes messages from the browsers of one person: on request, and after a click on another of them (`clear_on_click`).
+
+use serde_json::json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::withdrawals::{RemovalRecipients, create, load};
+use crate::keys::audit::AuditEntry;
+use crate::operations::retrying::retrying;
+use crate::outcomes::ledger::take;
+use crate::outcomes::ledger::unsent::{self, How};
+use crate::queue::sending::{self, Addressed, Audience, NewMessage};
+use crate::transactions::{begin, begin_by_index};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_vault::Vault;
+
+/// Clicks handled in one round.
+const CHUNK: i64 = 200;
+
+/// Result of a removal from some browsers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cleared {
+    /// A push to one of them may be on its way, so it cannot be removed yet.
+    Sending,
+    /// The removal is stored. `None`: none of them can have the message, or it was removed before.
+    Done(Option<MessageId>),
+}
+
+/// A request to remove a message from a user's browsers.
+#[derive(Debug, Clone, Copy)]
+pub struct UserRemoval<'a> {
+    pub app: AppId,
+    pub user: &'a str,
+    pub sent_by: Option<Uuid>,
+}
+
+/// Removes a message from a user's browsers, and cancels what waits for them.
+pub async fn from_user(
+    pool: &PgPool,
+    vault: &Vault,
+    of: UserRemoval<'_>,
+    message: MessageId,
+    entry: &AuditEntry,
+    now: Timestamp,
+) -> sqlx::Result<Cleared> {
+    retrying(|| async move {
+        let mut tx = begin_by_index(pool).await?;
+        let browsers = browsers(&mut tx, of.app, of.user).await?;
+        let cleared = clear(&mut tx, vault, message, browsers, of.sent_by, now).await?;
+        if cleared != Cleared::Sending {
+            entry.record(&mut tx, 1, now).await?;
+            tx.commit().await?;
+        }
+        Ok(cleared)
+    })
+    .await
+}
+
+/// Closes notifications with a tag in all browsers of a user, by a message that withdraws itself. `None`: the user has no active
+/// browser.
+pub async fn tag_of_user(
+    pool: &PgPool,
+    vault: &Vault,
+    of: UserRemoval<'_>,
+    message: NewMessage,
+    entry: &AuditEntry,
+    now: Timestamp,
+) -> sqlx::Result<Option<MessageId>> {
+    let mut tx = begin(pool).await?;
+    let browsers = browsers(&mut tx, of.app, of.user).await?;
+    if browsers.is_empty() {
+        return Ok(None);
+    }
+    let id = message.id;
+    let message = NewMessage { audience: json!({"withdraws": null}), ..message };
+    let addressed = Addressed { message, audience: Audience::Subscriptions(browsers) };
+    sending::send(&mut tx, vault, &[&addressed], None, now).await?;
+    execute!(&mut *tx, "UPDATE messages SET withdraws = id, withdraws_root = id WHERE id = $1", (id.0))?;
+    entry.record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(Some(id))
+}
+
+async fn browsers(conn: &mut PgConnection, app: AppId, user: &str) -> sqlx::Result<Vec<SubscriptionId>> {
+    fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 AND user_id = $2 AND state = 'active' ORDER BY id"#,
+        (app.0, user)
+    )
+}
+
+/// Removes a message from some browsers, in the caller's transaction. Roll back if the result is [`Cleared::Sending`].
+async fn clear(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    id: MessageId,
+    browsers: Vec<SubscriptionId>,
+    sent_by: Option<Uuid>,
+    now: Timestamp,
+) -> sqlx::Result<Cleared> {
+    let Some(row) = load(conn, id, sent_by).await? else { return Ok(Cleared::Done(None)) };
+    for browser in &browsers {
+        let waiting = take::of_delivery(conn, row.app(), id, *browser, now).await?;
+        unsent::end(conn, waiting.into_iter().collect(), How::Cancelled("message cancelled"), now).await?;
+    }
+    if is_sending(conn, id, &browsers).await? {
+        return Ok(Cleared::Sending);
+    }
+    let recipients = recipients(conn, id, &browsers).await?;
+    let removal = row.removal(vault, now);
+    let made = removal.id;
+    let is_made = create(conn, vault, &row, removal, RemovalRecipients::Few(recipients), now).await?;
+    Ok(Cleared::Done(is_made.then_some(made)))
+}
+
+/// Whether a delivery of a message to one of these browsers has not ended, or is still to be created.
+async fn is_sending(conn: &mut PgConnection, id: MessageId, browsers: &[SubscriptionId]) -> sqlx::Result<bool> {
+    fetch_one!(
+        conn,
+        scalar,
+        r#"SELECT EXISTS (SELECT FROM cursors WHERE message = $1)
+             OR EXISTS (SELECT FROM queue WHERE message = $1 AND subscription = ANY ($2))
+             OR EXISTS (SELECT FROM batches WHERE message = $1 AND recipients && $2) AS "sending!""#,
+        (id.0, browsers as &[SubscriptionId])
+    )
+}
+
+/// Returns which of these browsers may have got a message that was not removed from them.
+async fn recipients(
+    conn: &mut PgConnection,
+    id: MessageId,
+    browsers: &[SubscriptionId],
+) -> sqlx::Result<Vec<SubscriptionId>> {
+    // The condition is that of `withdrawals::recipients`.
+    fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT DISTINCT a.subscription AS "id: SubscriptionId" FROM attempts a
+           WHERE a.message = $1 AND a.subscription = ANY ($2)
+             AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
+               OR a.ending = 6 AND a.reason = 'stopped')
+             AND NOT EXISTS (
+               SELECT FROM messages r WHERE r.withdraws = $1
+                 AND (EXISTS (SELECT FROM queue WHERE message = r.id AND subscription = a.subscription)
+                   OR EXISTS (SELECT FROM attempts WHERE message = r.id AND subscription = a.subscription)))
+           ORDER BY 1"#,
+        (id.0, browsers as &[SubscriptionId])
+    )
+}
+
+/// Records clicks on messages with `clear_on_click`. [`after_clicks`] removes them from the other browsers of the person.
+pub(crate) async fn clicked(
+    conn: &mut PgConnection,
+    messages: &[MessageId],
+    subscriptions: &[SubscriptionId],
+) -> sqlx::Result<()> {
+    execute!(
+        conn,
+        "INSERT INTO click_clears (message, subscription) SELECT * FROM unnest($1::uuid[], $2::uuid[]) ON CONFLICT DO NOTHING",
+        (messages as &[MessageId], subscriptions as &[SubscriptionId])
+    )
+}
+
+/// Removes messages that were clicked in one browser from the person's others. A click stays recorded while a push to one of them
+/// may be on its way. Returns whether there may be more.
+pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool> {
+    let clicks = fetch_all!(
+        pool,
+        r#"SELECT message AS "message: MessageId", subscription AS "subscription: SubscriptionId" FROM click_clears
+           ORDER BY message, subscription LIMIT $1"#,
+        (CHUNK)
+    )?;
+    let mut cleared = 0;
+    for click in &clicks {
+        cleared += i64::from(after_click(pool, vault, click.message, click.subscription, now).await?);
+    }
+    Ok(cleared == CHUNK)
+}
+
+async fn after_click(
+    pool: &PgPool,
+    vault: &Vault,
+    message: MessageId,
+    clicked: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    retrying(|| async move {
+        let mut tx = begin_by_index(pool).await?;
+        let taken = rows_affected!(
+            &mut *tx,
+            "DELETE FROM click_clears WHERE message = $1 AND subscription = $2",
+            (message.0, clicked.0)
+        )?;
+        let others = fetch_all!(
+            &mut *tx,
+            scalar,
+            r#"SELECT o.id AS "id: SubscriptionId" FROM subscriptions s
+                 JOIN subscriptions o ON o.app = s.app AND o.user_id = s.user_id AND o.id <> s.id AND o.state = 'active'
+               WHERE s.shard = $2 AND s.id = $1 ORDER BY o.id"#,
+            (clicked.0, clicked.shard())
+        )?;
+        if taken == 0 || clear(&mut tx, vault, message, others, None, now).await? == Cleared::Sending {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    })
+    .await
+}

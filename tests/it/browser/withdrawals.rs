@@ -1,0 +1,138 @@
+//! Withdrawn messages in real browsers: on display, waiting at the push service, and with a worker that knows no withdrawals.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::chromium::Chromium;
+use super::chromium_story::{last_payload, pushed};
+use super::firefox::Firefox;
+use super::firefox_story::start_with;
+use super::shop::Shop;
+use super::site::{Scheme, Site};
+use super::{DISPLAYED, until};
+use crate::support::TempDir;
+
+const WORKER: &str = r#"importScripts("{server}/sdk/service-worker.js");"#;
+/// Shows what pushes propose, and knows nothing of Bellwire.
+const OTHER_WORKER: &str = r#"self.addEventListener("push", (event) => {
+      const { title, body, tag, data } = event.data.json().notification;
+      event.waitUntil(self.registration.showNotification(title, { body, tag: tag ?? `bellwire:${data.bellwire.id}` }));
+    });"#;
+
+fn price(more: Value) -> Value {
+    let mut message = json!({"content": {"title": "Shoes", "body": "For 1 euro", "require_interaction": true}});
+    message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    message
+}
+
+async fn withdraw(site: &Site, id: &str) {
+    let shown = site.call(Method::POST, &format!("/messages/{id}/withdraw"), Value::Null).await;
+    assert!(shown["withdrawn_at"].is_string(), "{shown}");
+}
+
+/// Waits until a browser has reported what it found of a withdrawn message.
+async fn until_reported(site: &Site, id: &str, kind: &str) {
+    let read = async || site.get(&format!("/messages/{id}")).await["counts"]["withdrawal"].clone();
+    until(read, |withdrawal| withdrawal[kind] == 1).await;
+}
+
+async fn titles(displayed: impl AsyncFnMut() -> Value, wanted: &[&str]) {
+    let is_wanted = |all: &Value| {
+        let all = all.as_array().expect("a list");
+        all.len() == wanted.len() && all.iter().zip(wanted).all(|(one, title)| one["title"] == *title)
+    };
+    until(displayed, is_wanted).await;
+}
+
+async fn subscribed(shop: &Shop, firefox: &mut Firefox) {
+    firefox.open(&shop.page()).await;
+    let result = firefox.evaluate("bellwire.subscribe()").await;
+    assert_eq!(result["ok"], true, "{result}");
+}
+
+#[tokio::test]
+async fn firefox_closes_and_prevents_withdrawn_messages() {
+    let (shop, dir) = (Shop::open(Scheme::Http).await, TempDir::new());
+    let (site, profile) = (&shop.server, dir.path().join("profile"));
+    shop.put_page("{}");
+    shop.put("/service-worker.js", WORKER);
+    let mut firefox = start_with(site, &profile, &json!({})).await;
+    subscribed(&shop, &mut firefox).await;
+    let first = site.send_message(price(json!({}))).await;
+    site.until_counts(&first, json!({"displayed": 1})).await;
+    withdraw(site, &first).await;
+    until_reported(site, &first, "removed").await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
+    site.until_counts(&first, json!({"displayed": 1, "closed": 0})).await;
+
+    // Closed while the message and its withdrawal are sent: with a collapse key, only the withdrawal is left.
+    firefox.quit().await;
+    let keyed = site.send_message(price(json!({"collapse_key": "price"}))).await;
+    let plain = site.send_message(price(json!({}))).await;
+    for message in [&keyed, &plain] {
+        site.until_counts(message, json!({"accepted": 1})).await;
+        withdraw(site, message).await;
+    }
+    let mut firefox = start_with(site, &profile, &json!({})).await;
+    until_reported(site, &keyed, "prevented").await;
+    until_reported(site, &plain, "removed").await;
+    firefox.open(&shop.page()).await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
+    site.until_counts(&keyed, json!({"displayed": 0})).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+/// Opens the shop in Chromium with a worker.
+async fn chromium(shop: &Shop, home: &TempDir, worker: &str) -> Chromium {
+    shop.put_page("{}");
+    shop.put("/service-worker.js", worker);
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.permit(&shop.origin).await;
+    chromium.open(&shop.page()).await;
+    let url = format!("/service-worker.js?app=shop&server={}", shop.server.origin);
+    let register =
+        format!("navigator.serviceWorker.register({url:?}).then(() => navigator.serviceWorker.ready).then(() => true)");
+    chromium.evaluate(&register).await;
+    chromium
+}
+
+/// Payload of the removal of a message: the last push to the browser of [`pushed`].
+async fn removal(site: &Site, id: &str) -> String {
+    withdraw(site, id).await;
+    let read = async || site.get(&format!("/messages/{id}")).await["counts"]["withdrawal"]["removal"].clone();
+    let removal = until(read, Value::is_string).await;
+    site.until_counts(removal.as_str().unwrap(), json!({"accepted": 1})).await;
+    last_payload(site).await
+}
+
+#[tokio::test]
+async fn chromium_closes_withdrawn_messages() {
+    let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
+    let mut chromium = chromium(&shop, &home, WORKER).await;
+    let (id, payload) = pushed(&shop.server, price(json!({}))).await;
+    chromium.deliver(&shop.origin, &payload).await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &["Shoes"]).await;
+    let removal = removal(&shop.server, &id).await;
+    chromium.deliver(&shop.origin, &removal).await;
+    until_reported(&shop.server, &id, "removed").await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &[]).await;
+    chromium.deliver(&shop.origin, &payload).await; // a gateway that is not sure repeats it
+    titles(async || chromium.evaluate(DISPLAYED).await, &[]).await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn worker_without_withdrawals_shows_the_notice() {
+    let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
+    let notice = json!({"title": "Shop", "body": "This offer has ended."});
+    shop.server.call(Method::PUT, "/withdrawal-notice", notice).await;
+    let mut chromium = chromium(&shop, &home, OTHER_WORKER).await;
+    let (id, payload) = pushed(&shop.server, price(json!({}))).await;
+    chromium.deliver(&shop.origin, &payload).await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &["Shoes"]).await;
+    let removal = removal(&shop.server, &id).await;
+    chromium.deliver(&shop.origin, &removal).await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &["Shop"]).await;
+    shop.server.app.finish().await;
+}
