@@ -5,9 +5,8 @@ use bellwire_core::id::SubscriptionId;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::delivery::counts;
 use crate::support::app::{Subscriber, TestApp, scalar};
-use crate::support::seed_together;
+use crate::support::{counts, seed_together};
 
 fn path(id: &str) -> String {
     format!("/v1/apps/shop/subscriptions/{id}")

@@ -11,14 +11,13 @@ use bellwire_store::{self as store, SchemaError};
 use bellwire_vault::master_key::MasterKey;
 use serde_json::{Value, json};
 
-use crate::campaigns::{plan, started};
-use crate::crash::{held, hold_after, reconnect, release, until, without_engine_on};
 use crate::support::app::{MASTER_KEY, PATIENCE, scalar};
+use crate::support::backups::{AGE_IDENTITY, AGE_RECIPIENT};
+use crate::support::campaigns::{plan, started};
+use crate::support::database::reconnect;
+use crate::support::engine::without_engine_on;
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
 use crate::support::{Cluster, Server, TempDir, TestApp, TestDatabase, seed};
-
-/// A pair as `age-keygen` makes it, of no use elsewhere.
-pub const IDENTITY: &str = "AGE-SECRET-KEY-1QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSKMP32K";
-const RECIPIENT: &str = "age1zwlyl6h27gzv0lfntr7fcqrjrzqazap8sy5zylkxwneh7llf0dksu37mwt";
 
 /// Head of a backup whose schema this program does not have.
 const UNKNOWN: &str = r#"bellwire-backup/1
@@ -64,7 +63,7 @@ async fn is_untouched(database: &TestDatabase) -> bool {
 async fn serve_until(app: &TestApp, database: &TestDatabase, more: u64) {
     let before = app.simulator.report().accepted;
     let server = Server::on(app, &["--roles", "worker,maintenance"], &database.url()).await;
-    until(app, |report| report.accepted >= before + more).await;
+    until_report(app, |report| report.accepted >= before + more).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
 }
@@ -87,7 +86,7 @@ async fn restored_deliveries_wait_for_the_operator() {
     let rules = hold_after(&app, 150);
     let server = Server::start(&app).await;
     let campaign = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
+    until_report(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
     let to = |n: usize| json!({"subscriptions": [named[n].id]});
     let later = app.send(to(0), json!({"send_at": app.clock.now() + std::time::Duration::from_secs(3_600)})).await;
     // For later subscribers: there are none yet.
@@ -96,7 +95,7 @@ async fn restored_deliveries_wait_for_the_operator() {
     started(&app, plan("spring", json!({"schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}))).await;
     let file = dir.path().join("backup.age");
     let file = file.to_str().expect("UTF-8");
-    let backup = done(&dir, &app.database, &["backup", "--output", file, "--recipient", RECIPIENT]).await;
+    let backup = done(&dir, &app.database, &["backup", "--output", file, "--recipient", AGE_RECIPIENT]).await;
     assert_eq!(backup["encrypted"], true);
     assert_eq!(
         scalar(&app.pool, "SELECT count(*) FROM backups WHERE completed_at IS NOT NULL AND octets > 1000").await,
@@ -105,7 +104,7 @@ async fn restored_deliveries_wait_for_the_operator() {
 
     // The world goes on.
     release(&app, rules);
-    let report = until(&app, |report| report.deliveries >= all).await;
+    let report = until_report(&app, |report| report.deliveries >= all).await;
     assert_eq!(report.deliveries, all);
     app.steer(&later, "cancel").await;
     server.terminate();
@@ -113,7 +112,7 @@ async fn restored_deliveries_wait_for_the_operator() {
 
     // The disk is lost, and the backup is restored.
     let (restored, key) = (TestDatabase::empty().await, dir.path().join("key.txt"));
-    fs::write(&key, format!("# made for this test\n{IDENTITY}\n")).expect("a file");
+    fs::write(&key, format!("# made for this test\n{AGE_IDENTITY}\n")).expect("a file");
     let key = key.to_str().expect("UTF-8");
     let told = done(&dir, &restored, &["restore", file, "--identity", key]).await;
     assert_eq!((&told["backup"], &told["backed_up_at"]), (&backup["id"], &backup["began_at"]));
@@ -198,7 +197,7 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
     let (plain, sealed, key) = (path("plain"), path("sealed"), path("key"));
     done(&dir, &app.database, &["backup", "--output", &plain]).await;
-    done(&dir, &app.database, &["backup", "--output", &sealed, "--recipient", RECIPIENT]).await;
+    done(&dir, &app.database, &["backup", "--output", &sealed, "--recipient", AGE_RECIPIENT]).await;
     assert_eq!(fs::metadata(&plain).expect("it is there").permissions().mode() & 0o777, 0o600);
     assert!(refused(&dir, &app.database, &["backup", "--output", &plain]).await.contains("is there already"));
     let empty = TestDatabase::empty().await;
@@ -222,9 +221,9 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
         let said = refused(&dir, &empty, &["restore", &file]).await;
         assert!(said.contains(words), "{file}: {said}");
     }
-    fs::write(&key, IDENTITY.replace("QURSWPC8", "QURSWPC9")).expect("a file");
+    fs::write(&key, AGE_IDENTITY.replace("QURSWPC8", "QURSWPC9")).expect("a file");
     assert!(refused(&dir, &empty, &["restore", &sealed, "--identity", &key]).await.contains("an identity must be"));
-    fs::write(&key, IDENTITY).expect("a file");
+    fs::write(&key, AGE_IDENTITY).expect("a file");
     let half = path("half");
     assert!(refused(&dir, &empty, &["restore", &half, "--identity", &key]).await.contains("damaged, or was cut off"));
     let mut wrong = bellwire(&dir, &empty, &["restore", &plain]);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
 use crate::support::app::{TestApp, scalar};
+use crate::support::counts;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -8,9 +8,9 @@ use bellwire_core::id::{CampaignId, SubscriptionId};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 
-use crate::campaigns::{HOUR, accepted, advance, go, plan, show, started};
 use crate::support::TestApp;
 use crate::support::app::{DAY, Subscriber};
+use crate::support::campaigns::{HOUR, accepted, advance, plan, run_scheduler, show, started};
 
 async fn change(app: &TestApp, of: &Subscriber, more: Value) {
     app.call(Method::PATCH, &format!("/v1/apps/shop/subscriptions/{}", of.id), more).await.ok(200);
@@ -36,7 +36,7 @@ fn tested(slug: &str) -> Value {
 /// Starts a campaign with a test. Returns who gets a delivery of it, by their origins before or their users.
 async fn begun(app: &TestApp, people: &[Subscriber], user: Option<&str>) -> Vec<usize> {
     started(app, tested("spring")).await;
-    go(app).await;
+    run_scheduler(app).await;
     let id: CampaignId = show(app, "spring").await["id"].as_str().unwrap().parse().unwrap();
     let due = |(place, person): (usize, &Subscriber)| {
         let origin: SubscriptionId = person.id.parse().unwrap();
@@ -116,7 +116,7 @@ async fn a_journey_between_time_zones_changes_nothing() {
     // 15:00 there: at 09:30, 15:00 and 20:00 UTC.
     let zones = json!({"at": "2027-01-15T15:00", "timezone": "recipient"});
     started(&app, plan("spring", json!({"schedule": zones}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     advance(&app, 2 * HOUR).await;
     assert_eq!([got(&app, &east), got(&app, &west)].concat(), [[1; 10], [0; 10]].concat());
     for (place, (eastern, western)) in east.iter().zip(&west).enumerate() {

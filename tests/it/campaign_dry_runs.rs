@@ -3,8 +3,8 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::campaigns::{create, order, plan};
 use crate::support::app::{DAY, scalar};
+use crate::support::campaigns::{create, order, plan};
 use crate::support::{TestApp, seed};
 
 async fn tried(app: &TestApp, slug: &str, more: Value) -> Value {

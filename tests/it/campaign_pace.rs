@@ -5,7 +5,7 @@ use std::time::Duration;
 use bellwire::testkit::server::campaigns;
 use serde_json::{Value, json};
 
-use crate::campaigns::{accepted, plan, show, started};
+use crate::support::campaigns::{accepted, plan, show, started};
 use crate::support::{TestApp, seed};
 
 /// Starts a campaign at so many a second to 300 browsers of two push services, and checks each second that it keeps to that.

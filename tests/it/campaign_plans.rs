@@ -3,8 +3,8 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::campaigns::{create, plan};
 use crate::support::TestApp;
+use crate::support::campaigns::{create, plan};
 
 #[tokio::test]
 async fn plan_faults_are_pointed_to_when_saved() {

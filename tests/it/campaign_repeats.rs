@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::campaigns::{HOUR, MINUTE, advance, go, order, plan, show, started};
 use crate::support::app::{DAY, Subscriber};
+use crate::support::campaigns::{HOUR, MINUTE, advance, order, plan, run_scheduler, show, started};
 use crate::support::{START, TestApp};
 
 /// Puts a campaign back to how it stood before its run, as a backup restored since has it.
@@ -37,7 +37,7 @@ async fn check(app: &TestApp, people: &[Subscriber], slug: &str, more: Value, pa
         .await
         .unwrap();
     let run = async || {
-        go(app).await;
+        run_scheduler(app).await;
         for pass in passes {
             advance(app, *pass).await;
         }

@@ -3,9 +3,9 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::campaigns::{HOUR, advance, create, order, plan, show, started};
 use crate::support::TestApp;
 use crate::support::app::DAY;
+use crate::support::campaigns::{HOUR, advance, create, order, plan, show, started};
 
 /// Reports displays and clicks of so many deliveries of a run, past the API.
 async fn click(app: &TestApp, run: i32, n: i64) {

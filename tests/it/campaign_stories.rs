@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::campaigns::{HOUR, advance, go, plan, show, started};
 use crate::support::TestApp;
 use crate::support::app::{DAY, Subscriber};
+use crate::support::campaigns::{HOUR, advance, plan, run_scheduler, show, started};
 
 /// Why a message was not for a subscription, which it must not have been.
 async fn why(app: &TestApp, message: &str, to: &Subscriber) -> Value {
@@ -27,7 +27,7 @@ async fn local_time_story_names_the_later_zone() {
     let unknown = app.subscribe("fcm", 2..3).await.remove(0);
     let zones = json!({"at": "2027-01-15T18:00", "timezone": "recipient", "past": "skip"});
     started(&app, plan("around", json!({"schedule": zones}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     advance(&app, 2 * HOUR).await;
     // Messages are due before there are any of zones in the west: of those in the east the last is that of Tokyo.
     let mut of_tokyo = None;
@@ -54,7 +54,7 @@ async fn follow_up_story_names_its_audience() {
     let both = app.subscribe("fcm", 0..2).await;
     let (clicked, silent) = (&both[0], &both[1]);
     started(&app, plan("spring", json!({}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     sqlx::query(
         "INSERT INTO receipts (message, subscription, shard, kind, at)
          SELECT m.id, s.id, s.shard, 2, $2 FROM messages m, subscriptions s WHERE s.id = $1",

@@ -6,9 +6,9 @@ use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::campaigns::{HOUR, MINUTE, accepted, advance, create, go, order, plan, show, started};
-use crate::lanes::stored;
 use crate::support::app::{DAY, scalar, until_waiting};
+use crate::support::campaigns::{HOUR, MINUTE, accepted, advance, create, order, plan, run_scheduler, show, started};
+use crate::support::database::until_stored;
 use crate::support::{START, TestApp, seed};
 
 async fn look(app: &TestApp) {
@@ -81,7 +81,7 @@ async fn last_of_two_concurrent_orders_wins() {
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE state = 'paused'").await, 0);
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM campaigns WHERE unsteered").await, 0);
     turn_gateway(&app, "release").await;
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(accepted(&show(&app, "spring").await), 300);
     app.finish().await;
 }
@@ -112,7 +112,7 @@ async fn repeated_order_waits_for_its_messages() {
         assert_eq!(scalar(&app.pool, "SELECT count(*) FROM campaigns WHERE unsteered").await, 0, "{verb}");
     }
     turn_gateway(&app, "release").await;
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(accepted(&show(&app, "spring").await), 0);
     app.finish().await;
 }
@@ -132,11 +132,11 @@ async fn order_survives_a_client_that_disconnects() {
         assert!(matches!(select(paused, waiting).await, Either::Right(_)), "it is held up at the message");
     }
     other.rollback().await.unwrap();
-    stored(&app, "SELECT count(*) FROM campaigns WHERE state = 'paused' AND NOT unsteered").await;
+    until_stored(&app, "SELECT count(*) FROM campaigns WHERE state = 'paused' AND NOT unsteered").await;
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE state = 'paused'").await, 1);
     order(&app, "spring", "cancel").await.ok(200);
     turn_gateway(&app, "release").await;
-    go(&app).await;
+    run_scheduler(&app).await;
     app.finish().await;
 }
 
@@ -153,7 +153,7 @@ async fn failing_step_blocks_no_other_campaign() {
     .await;
     app.clock.advance(Duration::from_secs(1));
     started(&app, plan("fine", json!({}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!([accepted(&show(&app, "broken").await), accepted(&show(&app, "fine").await)], [0, 2]);
     execute(&app, "ALTER TABLE campaign_runs DROP CONSTRAINT broken").await;
     advance(&app, MINUTE).await;
@@ -167,7 +167,7 @@ async fn test_is_decided_after_a_message_expired() {
     seed(&app, "fcm", 0..40).await;
     let test = json!({"share": 0.5, "after": 3600, "otherwise": "first"});
     started(&app, plan("spring", json!({"variants": two_variants(), "test": test}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     execute(&app, "DELETE FROM campaign_parts WHERE part = 1").await;
     advance(&app, HOUR).await;
     assert_eq!(accepted(&show(&app, "spring").await), 40);
@@ -180,7 +180,7 @@ async fn a_pause_does_not_shorten_a_test() {
     seed(&app, "fcm", 0..40).await;
     let test = json!({"share": 0.5, "after": 3600, "otherwise": "first"});
     started(&app, plan("spring", json!({"variants": two_variants(), "test": test}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let tested = accepted(&show(&app, "spring").await);
     assert!((1..40).contains(&tested), "{tested}");
     advance(&app, HOUR / 2).await;
@@ -203,7 +203,7 @@ async fn zero_ttl_ends_with_its_campaign() {
     turn_gateway(&app, "hold").await;
     started(&app, plan("held", brief.clone())).await;
     started(&app, plan("paused", brief)).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     order(&app, "paused", "pause").await.ok(200);
     advance(&app, HOUR).await;
     // A step that meets the engine at work is undone, and made again seconds later.
@@ -216,7 +216,7 @@ async fn zero_ttl_ends_with_its_campaign() {
     assert_eq!(order(&app, "paused", "resume").await.ok(409)["code"], "campaign_past");
     assert_eq!(order(&app, "paused", "cancel").await.ok(200)["state"], "cancelled");
     turn_gateway(&app, "release").await;
-    go(&app).await;
+    run_scheduler(&app).await;
     advance(&app, MINUTE).await;
     for (slug, state) in [("held", "done"), ("paused", "cancelled")] {
         let campaign = show(&app, slug).await;
@@ -227,7 +227,7 @@ async fn zero_ttl_ends_with_its_campaign() {
     // Of what expires within a second nothing is made: its messages would be sent whenever they could.
     let end = app.clock.now() + Duration::from_millis(900);
     started(&app, plan("late", json!({"expires_at": json!(end)}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let late = show(&app, "late").await;
     assert_eq!((&late["state"], &late["progress"]["total"]["targeted"]), (&json!("done"), &json!(0)));
     app.finish().await;
@@ -249,7 +249,7 @@ async fn order_reaches_messages_made_much_earlier() {
     assert_eq!(scalar(&app.pool, waiting).await, 0);
     execute(&app, "DELETE FROM messages WHERE id > 'ffffffff-0000-0000-0000-000000000000'").await;
     turn_gateway(&app, "release").await;
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(accepted(&show(&app, "spring").await), 0);
     app.finish().await;
 }
@@ -259,7 +259,7 @@ async fn follow_up_of_recurring_campaign_uses_one_run() {
     let app = TestApp::start().await; // at 08:00 UTC
     app.subscribe("fcm", 0..2).await;
     started(&app, plan("daily", json!({"schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     advance(&app, HOUR).await;
     advance(&app, HOUR).await;
     let after = json!({"campaign": "daily", "did_not": "click", "after": 3 * 86_400});
@@ -283,7 +283,7 @@ async fn follow_up_ends_with_a_never_run_campaign() {
         let follows = json!({"campaign": slug, "did_not": "click", "after": 86_400});
         started(&app, plan(&format!("after-{slug}"), json!({"follows": follows}))).await;
     }
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(show(&app, "after-first").await["state"], "scheduled");
     for slug in ["first", "second"] {
         order(&app, slug, "cancel").await.ok(200);
@@ -302,7 +302,7 @@ async fn a_deletion_is_repeated_after_a_deadlock() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..2).await;
     started(&app, plan("spring", json!({"variants": two_variants()}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     advance(&app, MINUTE).await;
     assert_eq!(show(&app, "spring").await["state"], "done");
     // As retention, which deletes the parts of messages in another order.

@@ -8,53 +8,9 @@ use bellwire::testkit::server::campaigns;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::support::app::{DAY, Reply, Subscriber, scalar};
+use crate::support::app::{DAY, Subscriber, scalar};
+use crate::support::campaigns::{HOUR, MINUTE, accepted, advance, create, order, plan, run_scheduler, show, started};
 use crate::support::{START, TestApp, seed};
-
-pub const MINUTE: Duration = Duration::from_secs(60);
-pub const HOUR: Duration = Duration::from_secs(3600);
-
-/// A plan to everybody, with further members.
-pub fn plan(slug: &str, more: Value) -> Value {
-    let mut plan =
-        json!({"slug": slug, "message": {"to": {"all": true}, "content": {"title": "Spring", "body": "It is here"}}});
-    plan.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
-    plan
-}
-
-pub async fn create(app: &TestApp, plan: Value) -> Value {
-    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201)
-}
-
-pub async fn order(app: &TestApp, slug: &str, verb: &str) -> Reply {
-    app.call(Method::POST, &format!("/v1/apps/shop/campaigns/{slug}/{verb}"), Value::Null).await
-}
-
-pub async fn started(app: &TestApp, plan: Value) -> String {
-    let slug = plan["slug"].as_str().unwrap().to_owned();
-    create(app, plan).await;
-    order(app, &slug, "start").await.ok(200);
-    slug
-}
-
-pub async fn show(app: &TestApp, slug: &str) -> Value {
-    app.get(&format!("/v1/apps/shop/campaigns/{slug}")).await
-}
-
-/// One look of the scheduler, and all that comes of it.
-pub async fn go(app: &TestApp) {
-    campaigns::advance(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
-    app.run_until_idle().await;
-}
-
-pub async fn advance(app: &TestApp, by: Duration) {
-    app.clock.advance(by);
-    go(app).await;
-}
-
-pub fn accepted(campaign: &Value) -> i64 {
-    campaign["progress"]["total"]["accepted"].as_i64().unwrap()
-}
 
 /// The deliveries that each of these has got.
 async fn got(app: &TestApp, subscriber: &Subscriber) -> i64 {
@@ -86,12 +42,12 @@ async fn a_campaign_is_drafted_started_sent_and_done() {
     app.subscribe("fcm", 0..3).await;
     let made = create(&app, plan("spring", json!({"schedule": {"at": json!(START + HOUR)}}))).await;
     assert_eq!((&made["state"], &made["slug"], &made["name"]), (&json!("draft"), &json!("spring"), &json!("spring")));
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages").await, 0, "a draft sends nothing");
 
     assert_eq!(order(&app, "spring", "start").await.ok(200)["state"], "scheduled");
     assert_eq!(order(&app, "spring", "start").await.ok(200)["state"], "scheduled", "again");
-    go(&app).await;
+    run_scheduler(&app).await;
     let waiting = show(&app, "spring").await;
     assert_eq!((&waiting["state"], &waiting["next_at"]), (&json!("scheduled"), &json!(START + HOUR)));
 
@@ -120,13 +76,13 @@ async fn campaign_rows_do_not_grow_with_audience() {
     let rows = "SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM cursors) + (SELECT count(*) FROM queue)
         + (SELECT count(*) FROM attempts) + (SELECT count(*) FROM message_counts) + (SELECT count(*) FROM campaign_parts)";
     let slug = started(&app, plan("huge", json!({"schedule": {"at": json!(START + HOUR)}}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(scalar(&app.pool, rows).await, 0);
     assert_eq!(order(&app, &slug, "cancel").await.ok(200)["state"], "cancelled");
 
     let zones = json!({"at": "2027-01-20T09:00", "timezone": "recipient"});
     let slug = started(&app, plan("around", json!({"schedule": zones}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let parts = scalar(&app.pool, "SELECT count(*) FROM campaign_parts").await;
     assert!((30..=45).contains(&parts), "one message for each group of zones: {parts}");
     assert_eq!(scalar(&app.pool, rows).await, parts);
@@ -150,13 +106,13 @@ async fn campaign_steers_its_messages_until_cancelled() {
         campaigns::advance(&app.pool, &app.vault, &app.clock).await.unwrap();
         let state = order(&app, slug, verb).await.ok(200)["state"].clone();
         app.operate(Method::POST, &format!("{gateway}/release"), Value::Null).await.ok(200);
-        go(&app).await;
+        run_scheduler(&app).await;
         state
     };
     assert_eq!(given_while_held("spring", "pause").await, "paused");
     assert_eq!(accepted(&show(&app, "spring").await), 0, "its message waits with it");
     assert_eq!(order(&app, "spring", "resume").await.ok(200)["state"], "sending");
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(accepted(&show(&app, "spring").await), 3);
 
     assert_eq!(given_while_held("again", "cancel").await, "cancelled");
@@ -179,7 +135,7 @@ async fn local_time_campaign_follows_each_clock() {
     let slug = started(&app, plan("noon", json!({"schedule": zones}))).await;
     let mut got_at = vec![None; people.len()];
     for hour in 0..36_u32 {
-        go(&app).await;
+        run_scheduler(&app).await;
         for (at, person) in got_at.iter_mut().zip(&people) {
             if at.is_none() && got(&app, person).await == 1 {
                 *at = Some(hour);
@@ -203,7 +159,7 @@ async fn recurring_campaign_catches_up_its_last_run() {
     app.subscribe("fcm", 0..1).await;
     let cron = json!({"cron": "0 9 * * *", "timezone": "Europe/Vienna"});
     let slug = started(&app, plan("daily", json!({"schedule": cron}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     assert_eq!(show(&app, &slug).await["next_at"], "2027-01-16T08:00:00Z", "it was started at nine");
     advance(&app, DAY).await;
     advance(&app, MINUTE).await;
@@ -250,7 +206,7 @@ async fn variants_and_holdout_divide_the_audience() {
         {"name": "loud", "weight": 3, "message": {"content": {"title": "SPRING"}}},
     ]);
     let slug = started(&app, plan("split", json!({"variants": variants, "holdout": 0.2}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let campaign = show(&app, &slug).await;
     let n = |place: usize| campaign["progress"]["variants"][place]["counts"]["accepted"].as_i64().unwrap();
     assert!((50..=110).contains(&n(0)) && (195..=285).contains(&n(1)), "a fifth and three: {} and {}", n(0), n(1));
@@ -276,7 +232,7 @@ async fn rest_gets_the_winner_or_the_chosen_variant() {
     ] {
         let test = json!({"share": 0.5, "after": 3600, "otherwise": otherwise});
         started(&app, plan(slug, json!({"variants": variants, "test": test}))).await;
-        go(&app).await;
+        run_scheduler(&app).await;
         let halves = show(&app, slug).await;
         let tested = accepted(&halves);
         assert!((140..=260).contains(&tested), "half: {tested}");
@@ -309,7 +265,7 @@ async fn message_keeps_its_pace() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..120).await;
     let slug = started(&app, plan("slow", json!({"pace": {"per_minute": 60}}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     for second in 1..=30 {
         app.advance(Duration::from_secs(1)).await;
         let n = accepted(&show(&app, &slug).await);
@@ -332,7 +288,7 @@ async fn follow_up_reaches_those_without_a_click() {
     let app = TestApp::start().await;
     let people = app.subscribe("fcm", 0..4).await;
     started(&app, plan("first", json!({}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let clicked: bellwire_core::id::SubscriptionId = people[2].id.parse().unwrap();
     sqlx::query("INSERT INTO receipts (message, subscription, kind, shard, at) SELECT id, $1, 2, $2, $3 FROM messages")
         .bind(clicked.0)
@@ -363,7 +319,7 @@ async fn expired_campaign_sends_nothing() {
     app.subscribe("fcm", 0..1).await;
     let rule = app.simulator.add_rule(Rule::always(RuleAction::ServerError)).expect("a rule");
     let slug = started(&app, plan("brief", json!({"expires_at": json!(START + HOUR)}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let message = app.get("/v1/apps/shop/messages").await["data"][0].clone();
     assert_eq!(message["expires_at"], json!(START + HOUR), "its messages live no longer");
     let _ = rule;
@@ -413,7 +369,7 @@ async fn list_shows_campaign_progress_and_origin() {
     app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(RuleAction::Gone) }).unwrap();
     create(&app, plan("draft", json!({}))).await;
     started(&app, plan("spring", json!({}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     let alone =
         app.call(Method::POST, "/v1/apps/shop/messages", json!({"to": {"all": true}, "content": {"title": "T"}}));
     let alone = alone.await.ok(202)["id"].clone();
@@ -442,7 +398,7 @@ async fn campaign_under_way_counts_rate_since_start() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..200).await;
     let slug = started(&app, plan("young", json!({}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     app.clock.advance(Duration::from_secs(4));
     assert_eq!(show(&app, &slug).await["progress"]["rate_per_second"], 50.0);
     app.finish().await;
@@ -458,7 +414,7 @@ async fn campaign_names_held_push_service_instead_of_eta() {
     let hold = app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), json!({"seconds": 600})).await;
     assert_eq!(hold.status, 200, "{hold:?}");
     let slug = started(&app, plan("held", json!({}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     app.clock.advance(Duration::from_secs(4));
     let progress = show(&app, &slug).await["progress"].clone();
     assert_eq!((&progress["rate_per_second"], &progress["eta"]), (&json!(50.0), &Value::Null));
@@ -466,7 +422,7 @@ async fn campaign_names_held_push_service_instead_of_eta() {
 
     app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), json!({})).await.ok(200);
     app.call(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
-    go(&app).await;
+    run_scheduler(&app).await;
     let paused = show(&app, &slug).await["progress"].clone();
     assert_eq!(paused["held"], json!([{"gateway": "apple", "until": null}]), "the flow is paused");
     app.call(Method::POST, "/v1/apps/shop/flow/resume", Value::Null).await.ok(200);

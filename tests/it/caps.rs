@@ -9,10 +9,9 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::queue::claims::LEASE;
 use serde_json::{Value, json};
 
-use crate::crash::{held, until};
-use crate::delivery::counts;
 use crate::support::app::{DAY, scalar};
-use crate::support::{Moment, START, Setup, TestApp, seed};
+use crate::support::simulator_rules::{held, until_report};
+use crate::support::{Moment, START, Setup, TestApp, counts, seed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const MOMENT: Duration = Duration::from_millis(1);
@@ -210,7 +209,7 @@ async fn reservation_of_a_lost_worker_counts_once() {
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     let hold = app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(RuleAction::Hold) }).unwrap();
     let first = app.send(json!({"users": ["ann"]}), json!({})).await;
-    until(&app, |report| held(report) == 1).await;
+    until_report(&app, |report| held(report) == 1).await;
     let other = app.worker(Clock::stub(START + LEASE + Duration::from_secs(1))).await;
     other.run_until_idle().await;
     assert_eq!(ended(&app, &first).await, all("accepted", 1), "whoever takes over finds its place");

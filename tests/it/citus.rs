@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
 
-use crate::crash::{held, hold_after, reconnect, release, until};
 use crate::support::app::{PATIENCE, scalar, until_waiting};
 use crate::support::citus::{self, Cluster};
+use crate::support::database::reconnect;
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
 use crate::support::{Setup, TestApp, TestDatabase, seed};
 
 /// Recipients of a campaign.
@@ -38,7 +39,7 @@ async fn in_the_middle(app: &TestApp) -> (String, [u64; 2]) {
     seed(app, "fcm", 0..N).await;
     let rules = hold_after(app, 300);
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(app, |report| report.accepted >= 300 && held(report) >= 30).await;
+    until_report(app, |report| report.accepted >= 300 && held(report) >= 30).await;
     (message, rules)
 }
 
@@ -128,7 +129,7 @@ async fn lost_node_costs_no_delivery() {
     cluster.cut_off(0, &app.database.name, true).await;
     // The answers come while there is no machine to write them to.
     release(&app, rules);
-    until(&app, |report| report.accepted >= 331).await;
+    until_report(&app, |report| report.accepted >= 331).await;
     cluster.cut_off(0, &app.database.name, false).await;
     everybody_is_reached(&app, &message).await;
     app.finish().await;

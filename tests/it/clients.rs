@@ -9,11 +9,8 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::support::repository::root;
 use crate::support::{Server, TempDir, TestApp};
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// A directory with the description, the programs that send, and the tools.
 async fn workshop(app: &TestApp) -> TempDir {

@@ -3,6 +3,7 @@
 mod audience;
 mod campaigns;
 mod policies;
+mod process;
 mod remote;
 mod shell;
 mod transfer;

@@ -3,67 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwire_core::clock::Clock;
 use bellwire_postgres::{Durability, Embedded, Options};
-use bellwire_simulator::gateways::{Rule, RuleAction, SimulatorReport};
 use bellwire_store::queue::claims::LEASE;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use tokio::time::timeout;
 
-use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
-use crate::support::{Server, Setup, TempDir, TestApp, TestDatabase, seed};
+use crate::support::database::reconnect;
+use crate::support::engine::{expire_leases, without_engine};
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
+use crate::support::{Server, Setup, TempDir, TestApp, TestDatabase, counts, seed};
 
 /// Deliveries leased to a dead process: open batches, and rows that were in flight when their batch closed.
 const LEASED: &str = "SELECT coalesce((SELECT sum(cardinality(recipients)) FROM batches), 0)::bigint
                            + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
-
-/// Makes all leases run out, as if their time had passed.
-pub async fn expire_leases(pool: &PgPool) {
-    for table in [
-        "UPDATE batches SET due_at = due_at - interval '1 minute'",
-        "UPDATE queue SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL",
-    ] {
-        sqlx::query(table).execute(pool).await.expect("the statement is right");
-    }
-}
-
-/// Lets this number of requests through and holds further ones. Returns the ids of both rules.
-pub fn hold_after(app: &TestApp, through: u64) -> [u64; 2] {
-    let rules = [Rule { count: Some(through), ..Rule::default() }, Rule::always(RuleAction::Hold)];
-    rules.map(|rule| app.simulator.add_rule(rule).expect("a rule"))
-}
-
-/// Lets go what these rules hold, and holds no more.
-pub fn release(app: &TestApp, rules: [u64; 2]) {
-    for rule in rules {
-        assert!(app.simulator.remove_rule(rule), "a rule in force");
-    }
-}
-
-/// Requests that rules hold at present.
-pub fn held(report: &SimulatorReport) -> u64 {
-    report.rules.iter().map(|rule| rule.held).sum()
-}
-
-/// Waits for the simulator's report to be as wanted.
-pub async fn until(app: &TestApp, wanted: impl Fn(&SimulatorReport) -> bool) -> SimulatorReport {
-    let waited = timeout(PATIENCE, app.simulator.wait_until(wanted)).await;
-    waited.unwrap_or_else(|_| panic!("this never came about; it stands at {:#?}", app.simulator.report()))
-}
-
-/// A test whose deliveries are made by processes: its own engine has stopped.
-pub async fn without_engine() -> TestApp {
-    without_engine_on(None).await
-}
-
-/// The same on a database of its own.
-pub async fn without_engine_on(database: Option<TestDatabase>) -> TestApp {
-    let app = TestApp::with(Setup { clock: Some(Clock::system()), database, ..Setup::default() }).await;
-    app.dispatcher.stop(Duration::ZERO).await;
-    app
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_server_repeats_at_most_open_batches() {
@@ -73,7 +26,7 @@ async fn killed_server_repeats_at_most_open_batches() {
     let rules = hold_after(&app, 400);
     let server = Server::start(&app).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 400 && held(report) >= 30).await;
+    until_report(&app, |report| report.accepted >= 400 && held(report) >= 30).await;
     server.kill().await;
     let leased = u64::try_from(scalar(&app.pool, LEASED).await).expect("a count");
     assert!((30..u64::from(N) / 2).contains(&leased), "{leased} were open in the middle of it");
@@ -81,7 +34,7 @@ async fn killed_server_repeats_at_most_open_batches() {
 
     let server = Server::start(&app).await;
     expire_leases(&app.pool).await;
-    let report = until(&app, |report| report.deliveries >= u64::from(N)).await;
+    let report = until_report(&app, |report| report.deliveries >= u64::from(N)).await;
     assert_eq!((report.deliveries, report.without_id), (u64::from(N), 0), "a repeat carries the id of the first");
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
@@ -111,7 +64,7 @@ async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 
     seed(&app, "mozilla", 0..300).await;
     let rules = hold_after(&app, 60);
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted == 60 && held(report) == 31).await;
+    until_report(&app, |report| report.accepted == 60 && held(report) == 31).await;
     (Arc::new(postgres), app, message, rules)
 }
 
@@ -127,7 +80,7 @@ async fn batch_posts_start_after_a_durable_claim() {
     seed(&app, "fcm", 0..300).await;
     let rules = hold_after(&app, 1);
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) > 0).await;
+    until_report(&app, |report| held(report) > 0).await;
     let postgres = Arc::new(postgres);
     blocking(&postgres, |postgres| postgres.kill()).await;
     blocking(&postgres, |postgres| postgres.restart().expect("it starts again")).await;
@@ -138,17 +91,6 @@ async fn batch_posts_start_after_a_durable_claim() {
     release(&app, rules);
     recover(&app, &message).await;
     app.finish().await;
-}
-
-/// Lets all sessions of a pool find out that their Postgres is gone: each may fail once.
-pub async fn reconnect(pool: &PgPool) {
-    let mut sessions = Vec::new();
-    while let Some(session) = pool.try_acquire() {
-        sessions.push(session);
-    }
-    for mut session in sessions {
-        let _ = sqlx::query("SELECT 1").execute(&mut *session).await;
-    }
 }
 
 /// Delivers the remaining rows, including those under leases of other workers.
@@ -170,7 +112,7 @@ async fn postgres_restart_costs_no_delivery() {
     blocking(&postgres, |postgres| postgres.stop()).await;
     // The answers come while there is no Postgres to write them to.
     release(&app, rules);
-    until(&app, |report| report.accepted >= 91).await;
+    until_report(&app, |report| report.accepted >= 91).await;
     blocking(&postgres, |postgres| postgres.restart().expect("it starts again")).await;
     recover(&app, &message).await;
     assert_eq!(app.simulator.report().repeats, 0);
@@ -183,7 +125,7 @@ async fn postgres_crash_costs_no_delivery() {
     let (postgres, app, message, rules) = in_the_middle(&dir).await;
     blocking(&postgres, |postgres| postgres.kill()).await;
     release(&app, rules);
-    until(&app, |report| report.accepted >= 91).await;
+    until_report(&app, |report| report.accepted >= 91).await;
     blocking(&postgres, |postgres| assert!(postgres.revive().expect("it comes back"))).await;
     recover(&app, &message).await;
     app.finish().await;

@@ -8,8 +8,8 @@ use bellwire_dispatch::DispatchConfig;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::stops::until_told;
-use crate::support::{Setup, TestApp};
+use crate::support::engine::until_changes_read;
+use crate::support::{Setup, TestApp, counts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn campaign_reaches_each_subscriber_once() {
@@ -200,7 +200,7 @@ async fn endpoint_change_mid_campaign_delivers_once() {
         let replaces = json!({"replaces": {"id": old[place].id}});
         new.extend(app.subscribe_with("fcm", index..index + 1, replaces).await);
     }
-    until_told(&app).await;
+    until_changes_read(&app).await;
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 150), ("accepted", 150), ("awaiting_ack", 150)]));
@@ -212,9 +212,4 @@ async fn endpoint_change_mid_campaign_delivers_once() {
     );
     assert_eq!((times(&old[120].endpoint), times(&new[1].endpoint)), (0, 1), "the fan-out had not come to it");
     app.finish().await;
-}
-
-/// Expected counts.
-pub fn counts(expected: &[(&str, i64)]) -> std::collections::BTreeMap<String, i64> {
-    expected.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
 }

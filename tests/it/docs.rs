@@ -1,16 +1,16 @@
 //! The documentation is correct: every link works, and every command, variable, route, target and metric exists.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use axum::http::Method;
 use serde_json::Value;
 
+use crate::support::guide_pages::{Page, commands, is_variable, pages};
+use crate::support::metrics::rendered_metrics;
+use crate::support::repository::root;
 use crate::support::{TempDir, TestApp};
 
-/// Directories whose pages are others' work.
-const FOREIGN: [&str; 3] = ["node_modules", "target", ".deps"];
 /// Variables that are no settings: the file of settings, what `bellwire init` prints for a backend, and where tests find a cluster.
 const NO_SETTINGS: [&str; 5] =
     ["BELLWIRE_CONFIG", "BELLWIRE_KEY", "BELLWIRE_TEST_CITUS_URL", "BELLWIRE_SERVER", "BELLWIRE_SSL_CERT_FILE"];
@@ -18,100 +18,6 @@ const NO_SETTINGS: [&str; 5] =
 const WITHOUT_SETTINGS: [&str; 3] = ["policy", "demo", "simulate-gateway"];
 /// Prefix of the paths that the guides abbreviate.
 const OF_APP: &str = "/v1/apps/{app}";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A Markdown file.
-pub struct Page {
-    /// Path from the repository's root.
-    pub path: String,
-    /// Text in which fenced blocks are empty lines.
-    prose: String,
-    /// Fenced blocks with their languages.
-    blocks: Vec<(String, String)>,
-}
-
-impl Page {
-    /// Every page of the repository.
-    pub fn all() -> Vec<Self> {
-        pages()
-    }
-
-    fn read(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path).expect("UTF-8");
-        let name = path.strip_prefix(root()).expect("within the repository");
-        let mut page = Self { path: name.display().to_string(), prose: String::new(), blocks: Vec::new() };
-        let mut open = false;
-        for line in text.lines() {
-            match line.trim_start().strip_prefix("```") {
-                Some(language) if !open => page.blocks.push((language.trim().to_owned(), String::new())),
-                Some(_) => {}
-                None if open => {
-                    let (_, block) = page.blocks.last_mut().expect("it was opened");
-                    *block += line;
-                    *block += "\n";
-                }
-                None => page.prose += line,
-            }
-            open ^= line.trim_start().starts_with("```");
-            page.prose += "\n";
-        }
-        assert!(!open, "{}: a block has no end", page.path);
-        page
-    }
-
-    /// Text between single backticks.
-    fn spans(&self) -> impl Iterator<Item = String> {
-        self.prose.split("\n\n").flat_map(|paragraph| {
-            let parts: Vec<_> = paragraph.split('`').skip(1).step_by(2).collect();
-            parts.into_iter().map(|span| span.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
-        })
-    }
-
-    pub fn shell(&self) -> impl Iterator<Item = &str> {
-        self.blocks.iter().filter(|(language, _)| language == "sh").map(|(_, block)| block.as_str())
-    }
-
-    /// The anchors of its headings, as GitHub makes them.
-    fn anchors(&self) -> BTreeSet<String> {
-        let mut seen: HashMap<String, usize> = HashMap::new();
-        let headings = self.prose.lines().filter(|line| line.starts_with('#'));
-        let mut anchor = |heading: &str| {
-            let kept = heading.trim_start_matches('#').trim().to_lowercase();
-            let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-            let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
-            let n = seen.entry(name.clone()).or_default();
-            *n += 1;
-            if *n == 1 { name } else { format!("{name}-{}", *n - 1) }
-        };
-        headings.map(&mut anchor).collect()
-    }
-
-    /// Targets of links and pictures.
-    fn links(&self) -> impl Iterator<Item = &str> {
-        self.prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest))
-    }
-}
-
-/// Every page of the repository.
-fn pages() -> Vec<Page> {
-    let (mut directories, mut found) = (vec![root().to_owned()], Vec::new());
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).expect("a directory") {
-            let path: PathBuf = entry.expect("an entry").path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.is_dir() && !FOREIGN.contains(&name) && name != ".git" {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(Page::read(&path));
-            }
-        }
-    }
-    assert!(found.iter().any(|page| page.path == "README.md") && found.len() > 5, "these are not all");
-    found
-}
 
 /// Fails with all faults at once.
 #[track_caller]
@@ -141,42 +47,6 @@ fn every_file_that_is_named_exists() {
     }
     assert!(seen > 30, "files are not found: {seen}");
     none(&faults);
-}
-
-/// The commands of a shell block as words, without comments, redirections and assignments before them.
-pub fn commands(block: &str) -> Vec<Vec<String>> {
-    let (mut commands, mut words) = (Vec::new(), Vec::new());
-    let (mut word, mut quote) = (String::new(), None);
-    let mut rest = block.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            _ if quote == Some(c) => quote = None,
-            '\\' if quote != Some('\'') => word.extend(rest.next().filter(|&next| next != '\n')),
-            _ if quote.is_some() => word.push(c),
-            '\'' | '"' => quote = Some(c),
-            '#' if word.is_empty() => {
-                rest.by_ref().find(|&c| c == '\n');
-                commands.push(std::mem::take(&mut words));
-            }
-            _ if c.is_whitespace() || "|&;<>()".contains(c) => {
-                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
-                if c != ' ' {
-                    commands.push(std::mem::take(&mut words));
-                }
-            }
-            _ => word.push(c),
-        }
-    }
-    words.push(word);
-    commands.push(words);
-    let assigns = |word: &String| word.split_once('=').is_some_and(|(name, _)| is_variable(name));
-    let plain = commands.into_iter().map(|words| words.into_iter().skip_while(assigns).collect::<Vec<_>>());
-    plain.filter(|words| words.first().is_some_and(|word| !word.is_empty())).collect()
-}
-
-/// Whether it looks like a variable's name.
-fn is_variable(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 #[test]
@@ -440,7 +310,7 @@ async fn every_route_is_in_the_description() {
 
 #[test]
 fn every_metric_is_written() {
-    let written = crate::prometheus::rendered();
+    let written = rendered_metrics();
     let names: BTreeSet<&str> = written
         .lines()
         .flat_map(|line| line.strip_prefix("# TYPE ").unwrap_or(line).split(['{', ' ']).take(1))

@@ -15,9 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::delivery::counts;
-use crate::support::TempDir;
 use crate::support::app::{PATIENCE, Setup, TestApp, scalar};
+use crate::support::{TempDir, counts};
 
 fn by(proxy: &str) -> Setup {
     let proxy = Proxy::parse(proxy).expect("a proxy's URL");

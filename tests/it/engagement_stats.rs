@@ -7,14 +7,14 @@ use bellwire::testkit::server::{campaigns, maintenance};
 use bellwire_core::id::{MessageId, SubscriptionId};
 use serde_json::{Value, json};
 
-use crate::receipts::token;
 use crate::support::app::{DAY, Reply, Subscriber, scalar, until_waiting};
+use crate::support::receipts::receipt_token;
 use crate::support::{TestApp, seed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn report_reply(app: &TestApp, message: &str, to: &Subscriber, kind: &str) -> Reply {
-    let receipt = json!({"receipt": token(&app.vault, message, &to.id), "kind": kind});
+    let receipt = json!({"receipt": receipt_token(&app.vault, message, &to.id), "kind": kind});
     app.call(Method::POST, "/v1/apps/shop/receipts", receipt).await
 }
 

@@ -9,9 +9,8 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-use crate::delivery::counts;
-use crate::support::TestApp;
 use crate::support::app::scalar;
+use crate::support::{TestApp, counts};
 
 const USER: &str = "ann@example.org";
 const ERASE: &str = "/v1/apps/shop/users/ann%40example.org";

@@ -7,9 +7,10 @@ use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::lanes::{on, stored};
 use crate::support::TestApp;
 use crate::support::app::{DAY, Subscriber};
+use crate::support::database::until_stored;
+use crate::support::simulator_rules::rule_for;
 
 async fn explain(app: &TestApp, message: &str, subscription: &str) -> Value {
     app.get(&format!("/v1/apps/shop/messages/{message}/deliveries/{subscription}/explain")).await
@@ -82,7 +83,7 @@ async fn retry_after_is_not_shown_as_policy() {
     let to = one(&app, "fcm").await;
     app.simulator.add_rule(once(RuleAction::Throttled { retry_after_s: Some(90) })).unwrap();
     let message = send(&app, &to, json!({})).await;
-    stored(&app, "SELECT count(*) FROM subscription_holds").await;
+    until_stored(&app, "SELECT count(*) FROM subscription_holds").await;
     let told = explain(&app, &message, &to.id).await;
     assert_eq!(codes(&told), ["answered", "waits_for_retry", "subscription_held", "next_post"]);
     let waits = &sentence(&told, "waits_for_retry");
@@ -305,11 +306,11 @@ async fn replaced_delivery_points_to_the_successor() {
 async fn outage_story_names_the_breaker_to_owner() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..8).await;
-    let rule = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::ServerError)).unwrap();
+    let rule = app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::ServerError)).unwrap();
     let to: Vec<_> = subscribers.iter().map(|to| &to.id).collect();
     let message = app.send(json!({"subscriptions": to}), json!({})).await;
     app.run_until_idle().await;
-    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
     let told = explain(&app, &message, &subscribers[0].id).await;
     sentence(&told, "breaker_open");
     app.simulator.remove_rule(rule);

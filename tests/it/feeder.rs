@@ -11,10 +11,9 @@ use bellwire_store::queue::claims::{self, DueSpan, LEASE};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use crate::crash::until;
-use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Subscriber, scalar};
-use crate::support::{TestApp, seed};
+use crate::support::simulator_rules::until_report;
+use crate::support::{TestApp, counts, seed};
 
 /// Subscribers with a VAPID key each, and so in as many lanes.
 async fn in_lanes_of_their_own(app: &TestApp, n: u32) -> Vec<Subscriber> {
@@ -54,12 +53,12 @@ async fn broken_lanes_block_no_other_lane() {
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM queue WHERE lease IS NULL").await, 301);
     sqlx::query("UPDATE queue SET leases = 32767 WHERE lane = 40").execute(&app.pool).await.unwrap();
     flow(&app, "resume").await;
-    until(&app, accepted(299)).await;
+    until_report(&app, accepted(299)).await;
     assert_eq!(app.delivery(&code, &subscribers[300].id).await["state"], "accepted");
 
     // Both are found again, once they can be sent.
     sqlx::query("UPDATE queue SET leases = 1 WHERE lane = 40").execute(&app.pool).await.unwrap();
-    until(&app, accepted(300)).await;
+    until_report(&app, accepted(300)).await;
     let mend = "UPDATE vapid_keys v SET private_key = k.private_key FROM kept k WHERE k.id = v.id";
     sqlx::query(mend).execute(&app.pool).await.unwrap();
     app.run_until_idle().await;

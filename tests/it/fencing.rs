@@ -1,6 +1,5 @@
 //! A worker that lost its lease, or has an unknown commit result, writes nothing twice and repeats nothing.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
@@ -8,22 +7,17 @@ use bellwire_core::clock::Clock;
 use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
-use bellwire_dispatch::DispatchConfig;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::outcomes::ledger::{self, Attempt, Delivery, End, Fate, MessageOrigin, RowSettlement, Settlement};
 use bellwire_store::queue::claims::{self, ClaimedRow, DueSpan, LEASE, TakeBatchResult};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::crash::{held, until};
-use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
-use crate::support::{Moment, START, Setup, TestApp, seed, seed_together};
+use crate::support::batches::{AFTER_LEASE, BATCH_SIZE, SETTLE_BATCH, all_accepted, single_batch};
+use crate::support::simulator_rules::{held, until_report};
+use crate::support::{Moment, START, Setup, TestApp, counts, seed, seed_together};
 
-pub const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
-
-/// Beginning of the statements that settle batches and rows.
-pub const SETTLE_BATCH: &str = "with fence as (delete from batches";
 const SETTLE_ROWS: &str = "with given as (";
 /// Beginning of the statement that reads a message for sending.
 const LOAD_MESSAGE: &str = "select m.app, m.root";
@@ -32,24 +26,13 @@ const READ_ACTIVE: &str = "select s.id as \"id: subscriptionid\" from unnest($1:
 /// Beginning of the statement that reads an app's settings for a tier.
 const LOAD_CONDITIONS: &str = "select a.id as \"app!\", wanted.tier";
 
-/// More than what becomes rows at once, and a batch that holds all of them, if they are seeded together.
-pub const N: u32 = 120;
-
-pub fn one_batch() -> DispatchConfig {
-    DispatchConfig { batch_min: 200, batch_max: 200, ..DispatchConfig::default() }
-}
-
-pub fn all_accepted() -> BTreeMap<String, i64> {
-    counts(&[("targeted", N.into()), ("accepted", N.into()), ("awaiting_ack", N.into())])
-}
-
 /// A batch whose settling loses its connection at the commit.
 async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
-    let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
+    let app = TestApp::with(Setup { through_proxy: true, dispatch: single_batch(), ..Setup::default() }).await;
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
-    seed_together(&app, "fcm", 0..N).await;
+    seed_together(&app, "fcm", 0..BATCH_SIZE).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) == 31).await;
+    until_report(&app, |report| held(report) == 31).await;
     app.proxy().cut_at_commit_of(moment, SETTLE_BATCH);
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
@@ -57,7 +40,7 @@ async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
     assert_eq!(app.metrics.settle_retries.get(), 1);
     app.advance(AFTER_LEASE).await;
     assert_eq!(app.counts(&message).await, all_accepted());
-    assert_eq!(app.simulator.report().requests, u64::from(N), "nothing was sent again");
+    assert_eq!(app.simulator.report().requests, u64::from(BATCH_SIZE), "nothing was sent again");
     let fenced = app.metrics.settle_fenced.get();
     (app, fenced)
 }
@@ -72,7 +55,7 @@ async fn batch_with_lost_commit_is_settled_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_with_unconfirmed_commit_counts_once() {
     let (app, fenced) = lose_the_commit_of_a_batch(Moment::After).await;
-    assert_eq!(fenced, u64::from(N), "the second try found the batch settled");
+    assert_eq!(fenced, u64::from(BATCH_SIZE), "the second try found the batch settled");
     app.finish().await;
 }
 
@@ -111,14 +94,14 @@ async fn row_with_unconfirmed_settlement_counts_once() {
 async fn refusing_postgres_costs_no_delivery() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
-    seed(&app, "apple", 0..N).await;
+    seed(&app, "apple", 0..BATCH_SIZE).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) == 31).await;
+    until_report(&app, |report| held(report) == 31).await;
     app.proxy().refuse(true);
     app.proxy().cut();
     app.simulator.remove_rule(hold);
     // The lane goes on with what it has in memory until the stops that it read are a second old.
-    until(&app, |report| report.accepted >= 31).await;
+    until_report(&app, |report| report.accepted >= 31).await;
     let away = async {
         let mut tries = 10;
         app.proxy().until_refused(tries).await;
@@ -133,7 +116,7 @@ async fn refusing_postgres_costs_no_delivery() {
     timeout(PATIENCE, idle).await.expect("the engine recovers");
     app.advance(AFTER_LEASE).await;
     assert_eq!(app.counts(&message).await, all_accepted());
-    assert_eq!(app.simulator.report().requests, u64::from(N), "nothing was sent again");
+    assert_eq!(app.simulator.report().requests, u64::from(BATCH_SIZE), "nothing was sent again");
     assert!(app.metrics.settle_retries.get() > 0);
     app.finish().await;
 }
@@ -141,8 +124,8 @@ async fn refusing_postgres_costs_no_delivery() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_claim_is_released_at_once() {
     for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
-        let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
-        app.subscribe("fcm", 0..N).await;
+        let app = TestApp::with(Setup { through_proxy: true, dispatch: single_batch(), ..Setup::default() }).await;
+        app.subscribe("fcm", 0..BATCH_SIZE).await;
         app.proxy().cut_at(Moment::Before, read);
         let message = app.send(json!({"all": true}), json!({"tier": "transactional"})).await;
         app.run_until_idle().await;
@@ -210,9 +193,9 @@ async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(to, json!({"tier": "transactional"})).await;
     let at_once = n.min(32);
-    until(app, |report| held(report) == at_once).await;
+    until_report(app, |report| held(report) == at_once).await;
     let other = app.worker(Clock::stub(START + AFTER_LEASE)).await;
-    until(app, |report| held(report) == 2 * at_once).await;
+    until_report(app, |report| held(report) == 2 * at_once).await;
     app.simulator.remove_rule(hold);
     app.run_until_idle_with(&other).await;
     assert_eq!((app.metrics.settle_fenced.get(), other.metrics.settle_fenced.get()), (n, 0));
@@ -223,9 +206,9 @@ async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn taken_over_batch_is_settled_by_new_holder() {
-    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
-    seed_together(&app, "fcm", 0..N).await;
-    let message = take_over(&app, json!({"all": true}), N.into()).await;
+    let app = TestApp::with(Setup { dispatch: single_batch(), ..Setup::default() }).await;
+    seed_together(&app, "fcm", 0..BATCH_SIZE).await;
+    let message = take_over(&app, json!({"all": true}), BATCH_SIZE.into()).await;
     assert_eq!(app.counts(&message).await, all_accepted());
     app.finish().await;
 }
@@ -245,7 +228,7 @@ async fn taken_over_row_is_settled_by_new_holder() {
 async fn batch_leased_three_times_is_sent_singly() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
-    seed_together(&app, "apple", 0..N).await;
+    seed_together(&app, "apple", 0..BATCH_SIZE).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
@@ -259,18 +242,21 @@ async fn batch_leased_three_times_is_sent_singly() {
         .await
         .unwrap();
     assert_eq!(leased.map(|batch| batch.leases), Some(2));
-    assert_eq!(app.counts(&message).await, counts(&[("targeted", N.into()), ("dispatching", N.into())]));
+    assert_eq!(
+        app.counts(&message).await,
+        counts(&[("targeted", BATCH_SIZE.into()), ("dispatching", BATCH_SIZE.into())])
+    );
 
     app.clock.advance(AFTER_LEASE);
     let worker = app.worker(app.clock.clone()).await;
     worker.run_until_idle().await;
     assert_eq!(
         (worker.metrics.claims.get(), worker.metrics.batches_taken.get()),
-        (N.into(), 0),
+        (BATCH_SIZE.into(), 0),
         "each of them as a row"
     );
     assert_eq!(app.counts(&message).await, all_accepted());
-    assert_eq!(app.simulator.report().requests, u64::from(N));
+    assert_eq!(app.simulator.report().requests, u64::from(BATCH_SIZE));
     app.finish().await;
 }
 
@@ -300,7 +286,7 @@ async fn row_leased_five_times_ends_dead() {
 async fn meet_what_was_handed_on(lost: usize) {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
-    seed_together(&app, "apple", 0..N).await;
+    seed_together(&app, "apple", 0..BATCH_SIZE).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     let (pool, tier) = (&app.pool, Tier::Promotional);
     let lane = LaneId(i32::try_from(scalar(pool, "SELECT lane::bigint FROM cursors").await).unwrap());
@@ -322,14 +308,14 @@ async fn meet_what_was_handed_on(lost: usize) {
     app.clock.advance(AFTER_LEASE);
     let worker = app.worker(app.clock.clone()).await;
     worker.run_until_idle().await;
-    assert_eq!(app.counts(&message).await["targeted"], i64::from(N), "{lost}");
-    assert_eq!(scalar(pool, "SELECT count(*) FROM queue").await, i64::from(N), "each waits once");
+    assert_eq!(app.counts(&message).await["targeted"], i64::from(BATCH_SIZE), "{lost}");
+    assert_eq!(scalar(pool, "SELECT count(*) FROM queue").await, i64::from(BATCH_SIZE), "each waits once");
     if lost == 1 {
         // The row that was handed on knew nothing of the attempt, and would have looked replayed.
         app.simulator.remove_rule(rule);
         app.clock.advance(Duration::from_secs(60));
         worker.run_until_idle().await;
-        assert_eq!(app.counts(&message).await["accepted"], i64::from(N));
+        assert_eq!(app.counts(&message).await["accepted"], i64::from(BATCH_SIZE));
     }
     app.finish().await;
 }
@@ -343,14 +329,14 @@ async fn batch_settles_although_a_row_was_handed_on() {
 /// A batch is settled when the attempt of one of its recipients is already logged, by a queue row handed on to that recipient. In the
 /// batch, the POST results in `action`.
 async fn settle_beside_what_is_logged(action: RuleAction) {
-    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
-    let to: SubscriptionId = seed_together(&app, "fcm", 0..N).await[5].id.parse().unwrap();
+    let app = TestApp::with(Setup { dispatch: single_batch(), ..Setup::default() }).await;
+    let to: SubscriptionId = seed_together(&app, "fcm", 0..BATCH_SIZE).await[5].id.parse().unwrap();
     for (index, action) in [(5, action), (7, RuleAction::Gone)] {
         app.simulator.add_rule(Rule { endpoints: Some([index].into()), ..Rule::always(action) }).unwrap();
     }
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) >= 30).await;
+    until_report(&app, |report| held(report) >= 30).await;
     let logged =
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending) VALUES ($1, $2, 0, $3, $4, 1)";
     let (id, now) = (message.parse::<MessageId>().unwrap(), app.clock.now());
@@ -363,11 +349,11 @@ async fn settle_beside_what_is_logged(action: RuleAction) {
     }
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
-    let (n, reached) = (i64::from(N), i64::from(N) - 1);
+    let (n, reached) = (i64::from(BATCH_SIZE), i64::from(BATCH_SIZE) - 1);
     let end = counts(&[("targeted", n), ("accepted", reached), ("awaiting_ack", reached), ("gone", 1)]);
     assert_eq!(app.counts(&message).await, end, "nothing waits for a lease to run out");
     app.advance(AFTER_LEASE).await;
-    assert_eq!((app.counts(&message).await, app.simulator.report().requests), (end, u64::from(N)));
+    assert_eq!((app.counts(&message).await, app.simulator.report().requests), (end, u64::from(BATCH_SIZE)));
     app.finish().await;
 }
 

@@ -6,10 +6,9 @@ use axum::http::Method;
 use bellwire_simulator::gateways::{Rule, RuleAction, SimulatorReport};
 use serde_json::{Value, json};
 
-use crate::crash::{held, until};
-use crate::delivery::counts;
 use crate::support::app::PATIENCE;
-use crate::support::{Setup, TestApp, seed};
+use crate::support::simulator_rules::{held, until_report};
+use crate::support::{Setup, TestApp, counts, seed};
 
 const APP: &str = "/v1/apps/shop/flow";
 
@@ -194,7 +193,7 @@ async fn late_committed_pause_is_still_heard() {
     tokio::time::timeout(PATIENCE, read).await.expect("flows are read all the time");
     let message = app.send(json!({"subscriptions": [here.id]}), json!({})).await;
     app.send(json!({"subscriptions": [elsewhere.id]}), json!({})).await;
-    let report = until(&app, |report| report.hosts["apple.bellwire.test"].accepted == 1).await;
+    let report = until_report(&app, |report| report.hosts["apple.bellwire.test"].accepted == 1).await;
     assert_eq!(report.hosts["fcm.bellwire.test"].requests, 0, "it is paused");
     post(&app, &format!("{lane}/resume")).await;
     app.run_until_idle().await;

@@ -1,7 +1,7 @@
 //! The scheme that a proxy names.
 
-use crate::http_server::exchange;
 use crate::support::app::PATIENCE;
+use crate::support::http::exchange;
 use crate::support::{Server, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,9 +7,8 @@ use bellwire_dispatch::DispatchConfig;
 use bellwire_simulator::gateways::{HostSpec, Options, Rule, RuleAction};
 use serde_json::json;
 
-use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Setup, TestApp, scalar};
-use crate::support::seed_together;
+use crate::support::{counts, seed_together};
 
 fn on(gateway: Gateway, action: RuleAction) -> Rule {
     Rule { gateway: Some(gateway), ..Rule::always(action) }

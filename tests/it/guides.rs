@@ -10,9 +10,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::backups::IDENTITY;
-use crate::docs::{Page, commands};
+use crate::support::backups::AGE_IDENTITY;
 use crate::support::citus::{self, cluster};
+use crate::support::guide_pages::{commands, pages};
 use crate::support::{TempDir, TestDatabase};
 
 /// Directories that the guides name.
@@ -76,7 +76,7 @@ impl Sandbox {
             fs::write(&path, script).expect("a file");
             fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
         }
-        fs::write(sandbox.path("/key.txt"), IDENTITY).expect("a file");
+        fs::write(sandbox.path("/key.txt"), AGE_IDENTITY).expect("a file");
         let recipient = "age1zwlyl6h27gzv0lfntr7fcqrjrzqazap8sy5zylkxwneh7llf0dksu37mwt\n";
         fs::write(sandbox.path("/recipients.txt"), recipient).expect("a file");
         sandbox.succeeds("bellwire init shop --origin https://shop.example");
@@ -190,7 +190,7 @@ fn run(sandbox: &Sandbox, block: &str, more: &[(&str, String)]) -> Result<(), St
 #[test]
 fn blocks_of_operation_guides_run_as_written() {
     let (mut faults, mut ran) = (Vec::new(), BTreeMap::new());
-    for page in Page::all().iter().filter(|page| page.path.starts_with("docs/operate/")) {
+    for page in pages().iter().filter(|page| page.path.starts_with("docs/operate/")) {
         let blocks: Vec<&str> = page.shell().collect();
         if blocks.is_empty() {
             continue;
@@ -223,7 +223,7 @@ async fn commands_of_the_citus_guide_run_as_written() {
         return;
     };
     let database = TestDatabase::undistributed(cluster, 2).await;
-    let pages = Page::all();
+    let pages = pages();
     let page = pages.iter().find(|page| page.path == "docs/operate/citus.md").expect("it is there");
     let block = page.shell().find(|block| block.contains("migrate --distribute")).expect("the page has it").to_owned();
     let url = [

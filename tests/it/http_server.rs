@@ -15,28 +15,15 @@ use bellwire_net::http_server::{ListenerLimits, serve};
 use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::api::{TestApi, roomy};
+use crate::support::api::{TestApi, high_rate_limits};
 use crate::support::app::PATIENCE;
+use crate::support::http::{LONG_LIMITS, SHORT_TIMEOUT, connect_from, exchange, read_to_end};
 use crate::support::{Server, TestApp};
-
-/// So short that a test waits for it, so long that a busy machine is not taken for a slow client.
-pub(crate) const SHORT: Duration = Duration::from_millis(500);
-/// Longer than any test.
-const LONG: Duration = Duration::from_secs(3_600);
-
-pub(crate) const PATIENT: ListenerLimits = ListenerLimits {
-    idle: LONG,
-    head: LONG,
-    head_max_bytes: 8_192,
-    stalled: LONG,
-    connections: 100,
-    connections_per_client: None,
-};
 
 /// Server that runs until it is dropped or stopped.
 struct Running {
@@ -87,41 +74,27 @@ async fn until(stream: &mut TcpStream, end: &str) -> String {
     text
 }
 
-/// Reads to the end.
-async fn rest(stream: &mut TcpStream) -> String {
-    let mut octets = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut octets)).await.expect("it is closed").expect("it is closed in order");
-    String::from_utf8(octets).unwrap()
-}
-
-/// Sends a request and returns everything up to the end of the connection.
-pub(crate) async fn exchange(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    rest(&mut stream).await
-}
-
 #[tokio::test]
 async fn idle_connection_is_closed_active_one_kept() {
-    let server = Running::start(pong(), ListenerLimits { idle: SHORT, ..PATIENT }).await;
-    assert_eq!(rest(&mut server.connect().await).await, "");
+    let server = Running::start(pong(), ListenerLimits { idle: SHORT_TIMEOUT, ..LONG_LIMITS }).await;
+    assert_eq!(read_to_end(&mut server.connect().await).await, "");
     let (mut stream, _) = server.ask(PING).await;
     for _ in 0..3 {
         stream.write_all(PING.as_bytes()).await.unwrap();
         assert!(until(&mut stream, "pong").await.starts_with("HTTP/1.1 200"));
     }
-    assert_eq!(rest(&mut stream).await, "");
+    assert_eq!(read_to_end(&mut stream).await, "");
 }
 
 #[tokio::test]
 async fn trickling_head_is_aborted() {
-    let server = Running::start(pong(), ListenerLimits { head: SHORT, ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { head: SHORT_TIMEOUT, ..LONG_LIMITS }).await;
     let (mut stream, _) = server.ask(PING).await;
     stream.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
     // It does not win time by going on.
     let closed = async {
         let mut octet = [0];
-        while timeout(SHORT / 20, stream.read(&mut octet)).await.is_err() {
+        while timeout(SHORT_TIMEOUT / 20, stream.read(&mut octet)).await.is_err() {
             let _ = stream.write_all(b"x").await;
         }
     };
@@ -130,9 +103,9 @@ async fn trickling_head_is_aborted() {
 
 #[tokio::test]
 async fn client_connections_are_limited_and_returned() {
-    let server = Running::start(pong(), ListenerLimits { connections_per_client: Some(2), ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { connections_per_client: Some(2), ..LONG_LIMITS }).await;
     let ((first, _), (_second, _)) = (server.ask(PING).await, server.ask(PING).await);
-    let refused = rest(&mut server.connect().await).await;
+    let refused = read_to_end(&mut server.connect().await).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 1\r\n"), "{refused}");
     drop(first);
     // Its end is noticed a moment later.
@@ -149,16 +122,9 @@ async fn client_connections_are_limited_and_returned() {
     timeout(PATIENCE, again).await.expect("there is room again");
 }
 
-/// A connection from another address of this machine.
-pub(crate) async fn connect_from(client: [u8; 4], server: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((client, 0).into()).unwrap();
-    socket.connect(server).await.expect("it listens")
-}
-
 #[tokio::test]
 async fn full_server_closes_longest_idle_connection() {
-    let server = Running::start(pong(), ListenerLimits { connections: 3, ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { connections: 3, ..LONG_LIMITS }).await;
     let (mut first, _) = server.ask(PING).await;
     let mut half = server.connect().await;
     half.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
@@ -169,7 +135,7 @@ async fn full_server_closes_longest_idle_connection() {
     let (mut third, _) = server.ask(PING).await;
     assert_eq!(timeout(PATIENCE, half.read(&mut [0; 1])).await.expect("it is closed").unwrap_or(0), 0);
     let (_fourth, _) = server.ask(PING).await;
-    assert_eq!(rest(&mut second).await, "");
+    assert_eq!(read_to_end(&mut second).await, "");
     for stream in [&mut first, &mut third] {
         stream.write_all(PING.as_bytes()).await.unwrap();
         assert!(until(stream, "pong").await.starts_with("HTTP/1.1 200"));
@@ -184,7 +150,7 @@ async fn full_server_keeps_connections_with_requests() {
         std::future::pending::<()>().await
     });
     let server =
-        Running::start(Router::new().route("/never", never), ListenerLimits { connections: 1, ..PATIENT }).await;
+        Running::start(Router::new().route("/never", never), ListenerLimits { connections: 1, ..LONG_LIMITS }).await;
     let mut busy = server.connect().await;
     busy.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     timeout(PATIENCE, is_asked.wait_for(|asked| *asked)).await.expect("the request is read").unwrap();
@@ -197,7 +163,8 @@ async fn full_server_keeps_connections_with_requests() {
 #[tokio::test]
 async fn silent_connections_of_few_addresses_lock_out_nobody() {
     let server =
-        Running::start(pong(), ListenerLimits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+        Running::start(pong(), ListenerLimits { connections: 40, connections_per_client: Some(8), ..LONG_LIMITS })
+            .await;
     let mut silent = Vec::new();
     for client in 2..12 {
         for n in 0..8 {
@@ -215,7 +182,7 @@ async fn silent_connections_of_few_addresses_lock_out_nobody() {
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_given_up() {
     let large = Router::new().route("/large", get(|| async { vec![b'x'; 64 << 20] }));
-    let server = Running::start(large, ListenerLimits { stalled: SHORT, ..PATIENT }).await;
+    let server = Running::start(large, ListenerLimits { stalled: SHORT_TIMEOUT, ..LONG_LIMITS }).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     stream.read_exact(&mut [0; 12]).await.unwrap();
@@ -229,12 +196,12 @@ fn post(path: &str, length: usize) -> String {
 
 #[tokio::test]
 async fn body_limits_of_time_and_size_respond() {
-    let api = TestApi::with(ApiConfig { body_timeout: SHORT, ..roomy() }, None).await;
-    let server = Running::start(api.router.clone(), PATIENT).await;
+    let api = TestApi::with(ApiConfig { body_timeout: SHORT_TIMEOUT, ..high_rate_limits() }, None).await;
+    let server = Running::start(api.router.clone(), LONG_LIMITS).await;
     for path in ["/v1/apps/shop/subscriptions", "/v1/apps/shop/receipts"] {
         let mut slow = server.connect().await;
         slow.write_all((post(path, 1_000) + "{").as_bytes()).await.unwrap();
-        let answer = rest(&mut slow).await;
+        let answer = read_to_end(&mut slow).await;
         assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("body_too_slow"), "{path}: {answer}");
 
         let mut large = server.connect().await;
@@ -291,7 +258,7 @@ async fn server_recovers_from_lack_of_descriptors() {
     drop(open);
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
+    assert!(read_to_end(&mut stream).await.starts_with("HTTP/1.1 200"));
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;
@@ -302,7 +269,7 @@ async fn scrape(address: SocketAddr, key: Option<&str>) -> (u16, String) {
     let bearer = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     let request = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{bearer}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let answer = rest(&mut stream).await;
+    let answer = read_to_end(&mut stream).await;
     (answer[9..12].parse().unwrap(), answer)
 }
 
@@ -326,7 +293,7 @@ async fn metrics_need_own_keys_or_listener() {
     }
     let mut elsewhere = TcpStream::connect(metrics).await.unwrap();
     elsewhere.write_all(b"GET /v1/apps HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-    assert!(rest(&mut elsewhere).await.starts_with("HTTP/1.1 404"), "nothing else is there");
+    assert!(read_to_end(&mut elsewhere).await.starts_with("HTTP/1.1 404"), "nothing else is there");
     assert_eq!(app.operate(Method::GET, "/v1/metrics/reliability", Value::Null).await.status, 200);
     server.terminate();
     assert!(server.end(PATIENCE).await.success());

@@ -7,38 +7,12 @@ use bellwire_webpush::keys::SigningKey;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
-use crate::api::{TestApi, content, fcm, push_subscription, registration, roomy};
+use crate::support::api::{ORIGIN, Reply, TestApi, content, fcm, high_rate_limits, push_subscription, registration};
+use crate::support::identity::{hmac_key, identity_key, jwt_key, user_hmac, user_jwt};
 
 const EXPIRED: i64 = -3600;
 
-/// A token as a site's backend would make it, expiring so many seconds from now.
-pub fn jwt(api: &TestApi, user: &str, secret: &str, expires_in_s: i64) -> String {
-    let claims = json!({"sub": user, "exp": api.clock.now().timestamp() + expires_in_s, "aud": "shop"});
-    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
-}
-
-/// The id and the secret of a new identity key for JWTs.
-pub async fn secret_key(api: &TestApi) -> (String, String) {
-    key_of_form(api, "jwt", json!({"name": "backend"})).await
-}
-
-async fn key_of_form(api: &TestApi, form: &str, body: Value) -> (String, String) {
-    let made = api.post("/identity-keys", body).await.ok(201);
-    assert_eq!((&made["algorithm"], &made["form"]), (&json!("HS256"), &json!(form)));
-    (made["id"].as_str().unwrap().to_owned(), made["secret"].as_str().unwrap().to_owned())
-}
-
-fn hmac_key(secret: &str) -> aws_lc_rs::hmac::Key {
-    aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes())
-}
-
-/// A user token in the plain form.
-pub fn plain_hmac(user: &str, secret: &str) -> String {
-    let tag = aws_lc_rs::hmac::sign(&hmac_key(secret), user.as_bytes());
-    tag.as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
-}
-
-async fn register(api: &TestApi, push: &Value, more: Value) -> crate::api::Reply {
+async fn register(api: &TestApi, push: &Value, more: Value) -> Reply {
     let mut body = json!({"subscription": push});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     api.browse(Method::POST, "/subscriptions", None, Some(body)).await
@@ -46,20 +20,20 @@ async fn register(api: &TestApi, push: &Value, more: Value) -> crate::api::Reply
 
 #[tokio::test]
 async fn browser_identity_needs_a_backend_token() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let push = push_subscription(&fcm("a"));
     let refused = register(&api, &push, json!({"user_id": "ann"})).await;
     assert_eq!(refused.refusal(), (403, "forbidden", vec!["/user_id"]));
-    let early = register(&api, &push, json!({"user_id": "ann", "user_token": jwt(&api, "ann", "x", 60)})).await;
+    let early = register(&api, &push, json!({"user_id": "ann", "user_token": user_jwt(&api, "ann", "x", 60)})).await;
     assert_eq!(early.refusal(), (403, "user_token_key_unknown", vec!["/user_token"]));
 
-    let (_, secret) = secret_key(&api).await;
+    let (_, secret) = jwt_key(&api).await;
     let no_algorithm = format!("{}.e30.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#));
     for (token, code) in [
-        (jwt(&api, "ann", "x", 60), "user_token_signature"),
-        (jwt(&api, "ann", &secret, EXPIRED), "user_token_expired"),
-        (jwt(&api, "ann", &secret, 8 * 86_400), "user_token_valid_too_long"),
-        (jwt(&api, "bob", &secret, 60), "user_token_of_another_user"),
+        (user_jwt(&api, "ann", "x", 60), "user_token_signature"),
+        (user_jwt(&api, "ann", &secret, EXPIRED), "user_token_expired"),
+        (user_jwt(&api, "ann", &secret, 8 * 86_400), "user_token_valid_too_long"),
+        (user_jwt(&api, "bob", &secret, 60), "user_token_of_another_user"),
         (no_algorithm, "user_token_algorithm"),
         ("nonsense".to_owned(), "user_token_malformed"),
     ] {
@@ -67,10 +41,10 @@ async fn browser_identity_needs_a_backend_token() {
         assert_eq!(refused.refusal(), (403, code, vec!["/user_token"]));
         assert!(!refused.json.to_string().contains(&secret));
     }
-    let alone = register(&api, &push, json!({"user_token": jwt(&api, "ann", &secret, 60)})).await;
+    let alone = register(&api, &push, json!({"user_token": user_jwt(&api, "ann", &secret, 60)})).await;
     assert_eq!(alone.refusal(), (422, "invalid", vec!["/user_token"]));
 
-    let token = jwt(&api, "ann", &secret, 60);
+    let token = user_jwt(&api, "ann", &secret, 60);
     let made = register(&api, &push, json!({"user_id": "ann", "user_token": token})).await.ok(201);
     assert_eq!(made["user_id"], "ann");
     let (path, body) = ("/subscriptions", json!({"subscription": push}));
@@ -80,7 +54,7 @@ async fn browser_identity_needs_a_backend_token() {
 
 #[tokio::test]
 async fn public_key_or_hmac_identifies_too() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let pair = SigningKey::generate();
     let half = |from: usize| URL_SAFE_NO_PAD.encode(&pair.public()[from..from + 32]);
     let jwk = json!({"kty": "EC", "crv": "P-256", "x": half(1), "y": half(33)});
@@ -92,8 +66,8 @@ async fn public_key_or_hmac_identifies_too() {
     let ann = register(&api, &push_subscription(&fcm("a")), json!({"user_id": "ann", "user_token": signed})).await;
     assert_eq!(ann.ok(201)["user_id"], "ann");
 
-    let (_, secret) = key_of_form(&api, "hmac", json!({"name": "b", "form": "hmac"})).await;
-    let signed = plain_hmac("bob", &secret);
+    let (_, secret) = identity_key(&api, "hmac", json!({"name": "b", "form": "hmac"})).await;
+    let signed = user_hmac("bob", &secret);
     let bob = register(&api, &push_subscription(&fcm("b")), json!({"user_id": "bob", "user_token": signed})).await;
     assert_eq!(bob.ok(201)["user_id"], "bob");
 
@@ -113,25 +87,25 @@ async fn public_key_or_hmac_identifies_too() {
 /// A user can choose a user id and obtain its HMAC from the site's backend. That HMAC must never be a valid JWT signature.
 #[tokio::test]
 async fn user_id_signing_cannot_forge_a_jwt() {
-    let api = TestApi::with(roomy(), None).await;
-    let (_, secret) = key_of_form(&api, "hmac", json!({"name": "backend", "form": "hmac"})).await;
-    let wanted = jwt(&api, "victim", "whatever", 60);
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let (_, secret) = identity_key(&api, "hmac", json!({"name": "backend", "form": "hmac"})).await;
+    let wanted = user_jwt(&api, "victim", "whatever", 60);
     let (chosen, _) = wanted.rsplit_once('.').unwrap();
     let tag = aws_lc_rs::hmac::sign(&hmac_key(&secret), chosen.as_bytes());
     let forged = format!("{chosen}.{}", URL_SAFE_NO_PAD.encode(tag));
     let push = push_subscription(&fcm("a"));
     let refused = register(&api, &push, json!({"user_id": "victim", "user_token": forged})).await;
     assert_eq!(refused.refusal(), (403, "user_token_form", vec!["/user_token"]));
-    let as_chosen = json!({"user_id": chosen, "user_token": plain_hmac(chosen, &secret)});
+    let as_chosen = json!({"user_id": chosen, "user_token": user_hmac(chosen, &secret)});
     let refused = register(&api, &push, as_chosen).await;
     assert_eq!(refused.refusal(), (403, "user_token_user_mistakable", vec!["/user_token"]));
 }
 
 #[tokio::test]
 async fn hmac_under_a_jwt_key_is_explained() {
-    let api = TestApi::with(roomy(), None).await;
-    let (_, secret) = secret_key(&api).await;
-    let wish = json!({"user_id": "ann", "user_token": plain_hmac("ann", &secret)});
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let (_, secret) = jwt_key(&api).await;
+    let wish = json!({"user_id": "ann", "user_token": user_hmac("ann", &secret)});
     let refused = register(&api, &push_subscription(&fcm("a")), wish).await;
     assert_eq!(refused.refusal(), (403, "user_token_form", vec!["/user_token"]));
     assert!(refused.json["detail"].as_str().unwrap().contains("--form hmac"), "{}", refused.json);
@@ -139,10 +113,10 @@ async fn hmac_under_a_jwt_key_is_explained() {
 
 #[tokio::test]
 async fn key_rotation_has_no_gap() {
-    let api = TestApi::with(roomy(), None).await;
-    let ((old_id, old), (new_id, new)) = (secret_key(&api).await, secret_key(&api).await);
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let ((old_id, old), (new_id, new)) = (jwt_key(&api).await, jwt_key(&api).await);
     let login = async |name: &str, secret: &str| {
-        let token = jwt(&api, "ann", secret, 60);
+        let token = user_jwt(&api, "ann", secret, 60);
         register(&api, &push_subscription(&fcm(name)), json!({"user_id": "ann", "user_token": token})).await
     };
     assert_eq!((login("a", &old).await.status, login("b", &new).await.status), (201, 201));
@@ -164,12 +138,12 @@ async fn key_rotation_has_no_gap() {
 
     api.make_app("other").await;
     let path = "/v1/apps/other/subscriptions";
-    let body = registration(&fcm("d"), json!({"user_id": "ann", "user_token": jwt(&api, "ann", &new, 60)}));
-    let elsewhere = api.call_with(Method::POST, path, None, Some(body), &[("origin", crate::api::ORIGIN)]).await;
+    let body = registration(&fcm("d"), json!({"user_id": "ann", "user_token": user_jwt(&api, "ann", &new, 60)}));
+    let elsewhere = api.call_with(Method::POST, path, None, Some(body), &[("origin", ORIGIN)]).await;
     assert_eq!(elsewhere.refusal(), (403, "user_token_key_unknown", vec!["/user_token"]));
 
     for _ in 1..10 {
-        secret_key(&api).await;
+        jwt_key(&api).await;
     }
     let eleventh = api.post("/identity-keys", json!({"name": "one too many"})).await;
     assert_eq!(eleventh.refusal(), (409, "too_many_identity_keys", vec![]));
@@ -177,11 +151,11 @@ async fn key_rotation_has_no_gap() {
 
 #[tokio::test]
 async fn endpoint_moves_to_new_user_without_data() {
-    let api = TestApi::with(roomy(), None).await;
-    let (_, secret) = secret_key(&api).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let (_, secret) = jwt_key(&api).await;
     let push = push_subscription(&fcm("shared"));
     let login = async |user: &str| {
-        let token = jwt(&api, user, &secret, 60);
+        let token = user_jwt(&api, user, &secret, 60);
         register(&api, &push, json!({"user_id": user, "user_token": token, "topics": ["news"]})).await
     };
     let made = login("ann").await.ok(201);
@@ -212,20 +186,20 @@ async fn endpoint_moves_to_new_user_without_data() {
         api.browse(Method::PATCH, &path, moved["token"].as_str(), Some(json!({"user_id": null}))).await.ok(200);
     assert_eq!(logout["user_id"], Value::Null);
     assert_eq!(api.counts(&to_bob).await["cancelled"], 1);
-    let claim = json!({"user_id": "carl", "user_token": jwt(&api, "carl", &secret, 60)});
+    let claim = json!({"user_id": "carl", "user_token": user_jwt(&api, "carl", &secret, 60)});
     let carl = api.browse(Method::PATCH, &path, logout["token"].as_str(), Some(claim)).await.ok(200);
     assert_eq!(carl["user_id"], "carl");
-    let forged = json!({"user_id": "dora", "user_token": jwt(&api, "dora", "guess", 60)});
+    let forged = json!({"user_id": "dora", "user_token": user_jwt(&api, "dora", "guess", 60)});
     let refused = api.browse(Method::PATCH, &path, carl["token"].as_str(), Some(forged)).await;
     assert_eq!(refused.refusal(), (403, "user_token_signature", vec!["/user_token"]));
 }
 
 #[tokio::test]
 async fn replacing_endpoint_passes_nothing_to_next_user() {
-    let api = TestApi::with(roomy(), None).await;
-    let (_, secret) = secret_key(&api).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let (_, secret) = jwt_key(&api).await;
     let login = async |name: &str, user: &str, more: Value| {
-        let mut body = json!({"user_id": user, "user_token": jwt(&api, user, &secret, 60)});
+        let mut body = json!({"user_id": user, "user_token": user_jwt(&api, user, &secret, 60)});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         register(&api, &push_subscription(&fcm(name)), body).await.ok(201)
     };

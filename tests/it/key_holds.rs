@@ -10,10 +10,12 @@ use bellwire_simulator::gateways::RuleAction;
 use bellwire_store::queue::lanes;
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
-use crate::lanes::{advance, on, shown, stored};
 use crate::support::app::{Subscriber, scalar};
-use crate::support::{Setup, TestApp, seed};
+use crate::support::database::until_stored;
+use crate::support::engine::advance_both;
+use crate::support::lanes::lane_origin;
+use crate::support::simulator_rules::rule_for;
+use crate::support::{Setup, TestApp, counts, seed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_alert_persists_wherever_it_is_refused() {
@@ -50,11 +52,11 @@ async fn refused_key_is_held_until_a_probe_succeeds() {
     prove(&app).await;
     let other = app.worker(app.clock.clone()).await;
     let before = app.simulator.report().requests;
-    let refusals =
-        [Gateway::Fcm, Gateway::Mozilla].map(|gateway| app.simulator.add_rule(on(gateway, RuleAction::Unauthorized)));
+    let refusals = [Gateway::Fcm, Gateway::Mozilla]
+        .map(|gateway| app.simulator.add_rule(rule_for(gateway, RuleAction::Unauthorized)));
     let message = app.send(json!({"all": true}), json!({})).await;
-    stored(&app, "SELECT count(*) / 3 FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL").await;
-    advance(&app, &other, Duration::from_secs(60)).await;
+    until_stored(&app, "SELECT count(*) / 3 FROM lane_states WHERE origin = '*' AND key_held_until IS NOT NULL").await;
+    advance_both(&app, &other, Duration::from_secs(60)).await;
     let dead = app.counts(&message).await["dead"];
     assert!((19..100).contains(&dead), "{dead} of 401 died");
     // Both workers hold a lane after 20 refusals of their own at the latest, with a lane's limit of POSTs under way.
@@ -62,7 +64,7 @@ async fn refused_key_is_held_until_a_probe_succeeds() {
     assert!(posted <= 2 * 2 * (20 + 15) + 1, "{posted} of 401 were sent");
     let lanes = [app.lane("fcm").await, app.lane("mozilla").await];
     for lane in lanes {
-        assert_eq!(shown(&app, lane, "*").await["held_reason"], "key_refused");
+        assert_eq!(lane_origin(&app, lane, "*").await["held_reason"], "key_refused");
     }
     let list = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
     let alert = &list["data"][0];
@@ -72,12 +74,12 @@ async fn refused_key_is_held_until_a_probe_succeeds() {
 
     refusals.into_iter().for_each(|rule| assert!(app.simulator.remove_rule(rule.unwrap())));
     for _ in 0..12 {
-        advance(&app, &other, Duration::from_secs(15)).await; // far less than the ten minutes of the hold
+        advance_both(&app, &other, Duration::from_secs(15)).await; // far less than the ten minutes of the hold
     }
     let end = counts(&[("targeted", 401), ("accepted", 401 - dead), ("awaiting_ack", 401 - dead), ("dead", dead)]);
     assert_eq!(app.counts(&message).await, end);
     for lane in lanes {
-        assert_eq!(shown(&app, lane, "*").await["held_until"], Value::Null);
+        assert_eq!(lane_origin(&app, lane, "*").await["held_until"], Value::Null);
     }
     app.finish().await;
 }
@@ -88,10 +90,10 @@ async fn refused_key_is_held_at_that_gateway_only() {
     seed(&app, "fcm", 0..60).await;
     app.subscribe("mozilla", 0..2).await;
     prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Unauthorized)).unwrap();
+    app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
-    stored(&app, KEY_HELD).await;
+    until_stored(&app, KEY_HELD).await;
     assert_eq!(scalar(&app.pool, KEY_HELD).await, 1);
     app.run_until_idle().await;
     let before = app.counts(&message).await;
@@ -112,11 +114,11 @@ async fn foreign_push_service_cannot_hold_a_key() {
     seed(&app, "other", 0..60).await;
     app.subscribe("mozilla", 0..2).await;
     prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Other, RuleAction::Unauthorized)).unwrap();
+    app.simulator.add_rule(rule_for(Gateway::Other, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     let alerts = "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%no lane is held%'";
-    stored(&app, alerts).await;
+    until_stored(&app, alerts).await;
     assert_eq!(scalar(&app.pool, KEY_HELD).await, 0);
     let all = counts(&[("targeted", 62), ("accepted", 2), ("awaiting_ack", 2), ("dead", 60)]);
     assert_eq!(app.counts(&message).await, all, "nobody waits for what a stranger says of the key");
@@ -141,7 +143,8 @@ async fn code_to_proven_subscriber_probes_a_held_key() {
     assert_eq!(app.delivery(&waits, &new.id).await["state"], "queued");
     let probe = code(&known).await;
     assert_eq!(app.delivery(&probe, &known.id).await["state"], "accepted");
-    stored(&app, "SELECT count(*) FROM lane_states WHERE key_held_until IS NULL AND key_released_at IS NOT NULL").await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE key_held_until IS NULL AND key_released_at IS NOT NULL")
+        .await;
     app.advance(Duration::from_secs(60)).await;
     assert_eq!(app.delivery(&waits, &new.id).await["state"], "accepted");
     app.finish().await;
@@ -151,11 +154,11 @@ async fn code_to_proven_subscriber_probes_a_held_key() {
 async fn never_accepted_key_alerts_and_holds_nothing() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..30).await;
-    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Unauthorized)).unwrap();
+    app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::Unauthorized)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 30), ("dead", 30)]));
-    stored(
+    until_stored(
         &app,
         "SELECT count(*) FROM alerts WHERE kind = 'key_refused' AND detail LIKE '%nothing was ever accepted%'",
     )

@@ -6,8 +6,9 @@ use std::process::Command;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::packages::{bellwire, container_tool, finds_nothing, read, root, text};
 use crate::support::app::MASTER_KEY;
+use crate::support::program::{run_bellwire, stdout_of};
+use crate::support::repository::{assert_no_findings, container_tool, read_file, root};
 
 const DIRECTORY: &str = "contrib/kubernetes";
 const GUIDE: &str = "docs/operate/kubernetes.md";
@@ -19,7 +20,7 @@ const STOP_EXTRA_SECONDS: u64 = 10;
 const OF_OPERATORS: [&str; 2] = ["postgres.yaml", "monitoring.yaml"];
 
 fn documents(file: &str) -> Vec<Value> {
-    let text = read(&format!("{DIRECTORY}/{file}"));
+    let text = read_file(&format!("{DIRECTORY}/{file}"));
     let parsed = serde_norway::Deserializer::from_str(&text).map(|document| Value::deserialize(document).expect(file));
     parsed.collect()
 }
@@ -137,7 +138,7 @@ fn kustomization_lists_every_manifest() {
     let kustomization = kustomization();
     let listed = strings(&kustomization["resources"]).into_iter().map(str::to_owned).collect();
     assert_eq!(files, listed);
-    let compose: Value = serde_norway::from_str(&read("contrib/compose/compose.yaml")).expect("YAML");
+    let compose: Value = serde_norway::from_str(&read_file("contrib/compose/compose.yaml")).expect("YAML");
     let built = &compose["services"]["server"]["image"];
     let image = &kustomization["images"][0];
     assert_eq!((&image["name"], &image["newTag"]), (built, &env!("CARGO_PKG_VERSION").into()));
@@ -156,9 +157,9 @@ fn manifests_match_schemas_of_kubernetes() {
         command
     };
     for version in VERSIONS {
-        finds_nothing(validator(version).args(&files));
+        assert_no_findings(validator(version).args(&files));
     }
-    assert!(read(GUIDE).contains("Kubernetes 1.30"), "the guide names the oldest version");
+    assert!(read_file(GUIDE).contains("Kubernetes 1.30"), "the guide names the oldest version");
 }
 
 /// Fails if a value has other fields than a shape, or a value of another type. The first item of an array is the shape of all.
@@ -212,7 +213,7 @@ fn pods_start_with_valid_settings() {
     for workload in workloads() {
         let args = strings(&container(&workload)["args"]);
         if args[0] != "serve" {
-            bellwire(&[&args[..], &["--help"]].concat());
+            run_bellwire(&[&args[..], &["--help"]].concat());
             continue;
         }
         let environment = environment(&workload);
@@ -220,7 +221,7 @@ fn pods_start_with_valid_settings() {
         command.env_clear().envs(&environment).args(&args).arg("--print-config");
         let output = command.output().expect("it runs");
         assert!(output.status.success(), "{output:?}");
-        let printed = text(output);
+        let printed = stdout_of(output);
         let ours: Vec<&String> = environment.keys().filter(|name| name.starts_with("BELLWIRE_")).collect();
         assert!(ours.len() >= 6, "{ours:?}");
         for variable in ours {
@@ -233,7 +234,7 @@ fn pods_start_with_valid_settings() {
 
 #[test]
 fn deployments_cover_every_role() {
-    let printed = text(bellwire(&["serve", "--print-config"]));
+    let printed = stdout_of(run_bellwire(&["serve", "--print-config"]));
     let roles = printed.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix("roles = \""));
     let all = roles.and_then(|roles| roles.split('"').next()).expect("the default").split(',').map(str::to_owned);
     let deployments = of_kind("Deployment");
@@ -290,7 +291,7 @@ fn pods_meet_the_restricted_standard() {
             assert_eq!(volume["secret"]["items"], json!([{"key": "ca.crt", "path": "ca.crt"}]));
         }
     }
-    let image = read("Containerfile");
+    let image = read_file("Containerfile");
     assert!(image.contains("\nUSER 65532:65532\n"), "the user of the image");
 }
 
@@ -360,7 +361,7 @@ fn pods_have_time_to_stop() {
 
 #[test]
 fn probes_call_routes_of_the_server() {
-    let description: Value = serde_json::from_str(&text(bellwire(&["openapi"]))).expect("JSON");
+    let description: Value = serde_json::from_str(&stdout_of(run_bellwire(&["openapi"]))).expect("JSON");
     let service = &of_kind("Service")[0];
     for deployment in of_kind("Deployment") {
         let container = container(&deployment);
@@ -376,7 +377,7 @@ fn probes_call_routes_of_the_server() {
         let environment = environment(&deployment);
         let listened = environment["BELLWIRE_METRICS_LISTEN"].rsplit(':').next().expect("a port").to_owned();
         let listed = container["ports"].as_array().expect("ports").iter().map(|port| port["containerPort"].to_string());
-        let image = read("Containerfile");
+        let image = read_file("Containerfile");
         assert!(image.contains("BELLWIRE_LISTEN=0.0.0.0:8787"), "the port of the image");
         assert_eq!(listed.collect::<Vec<_>>(), ["8787".to_owned(), listened]);
     }
@@ -384,7 +385,7 @@ fn probes_call_routes_of_the_server() {
 
 #[test]
 fn guide_names_every_secret_and_configmap() {
-    let guide = read(GUIDE);
+    let guide = read_file(GUIDE);
     let mut seen = BTreeSet::new();
     for workload in workloads() {
         let container = container(&workload);

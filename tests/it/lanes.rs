@@ -13,40 +13,15 @@ use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::delivery::counts;
-use crate::support::app::{PATIENCE, Worker, scalar};
-use crate::support::{Setup, TestApp, seed};
-
-pub fn on(gateway: Gateway, action: RuleAction) -> Rule {
-    Rule { gateway: Some(gateway), ..Rule::always(action) }
-}
-
-/// Moves the clock, and lets both engines work off what became due. They are idle when it moves: no lease runs out.
-pub async fn advance(app: &TestApp, other: &Worker, by: Duration) {
-    app.run_until_idle_with(other).await;
-    app.clock.advance(by);
-    app.run_until_idle_with(other).await;
-}
-
-/// Waits until the condition holds in the database.
-pub async fn stored(app: &TestApp, condition: &'static str) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while scalar(&app.pool, condition).await == 0 {
-            tokio::task::yield_now().await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("this never came about: {condition}"));
-}
+use crate::support::app::{PATIENCE, scalar};
+use crate::support::database::until_stored;
+use crate::support::engine::advance_both;
+use crate::support::lanes::lane_origin;
+use crate::support::simulator_rules::rule_for;
+use crate::support::{Setup, TestApp, counts, seed};
 
 async fn order(app: &TestApp, lane: i64, order: &str, body: Value) -> Value {
     app.operate(Method::POST, &format!("/v1/gateways/{lane}/{order}"), body).await.ok(200)
-}
-
-/// The first origin of a lane as it is shown.
-pub async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
-    let lane = app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
-    let origins = lane["origins"].as_array().unwrap();
-    origins.iter().find(|shown| shown["origin"].as_str().unwrap().starts_with(origin)).cloned().unwrap_or(Value::Null)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,18 +32,18 @@ async fn outage_with_two_engines_costs_only_probes() {
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..300).await;
     let other = app.worker(app.clock.clone()).await;
-    let outage = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::ServerError)).unwrap();
+    let outage = app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::ServerError)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
-    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
-    advance(&app, &other, Duration::from_secs(1)).await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    advance_both(&app, &other, Duration::from_secs(1)).await;
     assert_eq!([app.dispatcher.load().broken, other.dispatcher.load().broken], [1, 1], "both know");
 
     let (before, retries, trips) =
         (app.simulator.report().requests, scalar(&app.pool, RETRIES).await, scalar(&app.pool, TRIPS).await);
     for _ in 0..130 {
-        advance(&app, &other, Duration::from_secs(5)).await;
+        advance_both(&app, &other, Duration::from_secs(5)).await;
     }
-    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
     let probes = i64::try_from(app.simulator.report().requests - before).unwrap();
     let reopened = scalar(&app.pool, TRIPS).await - trips;
     assert_eq!(probes, 3 * reopened, "three probes before each opening, and nothing else");
@@ -78,11 +53,11 @@ async fn outage_with_two_engines_costs_only_probes() {
     let lane = app.lane("fcm").await;
     let view = app.operate(Method::GET, &format!("/v1/gateways/{lane}"), Value::Null).await.ok(200);
     assert_eq!(view["trips_last_hour"], trips + reopened);
-    assert!(shown(&app, lane, "https://").await["open_s"] == 60.0);
+    assert!(lane_origin(&app, lane, "https://").await["open_s"] == 60.0);
 
     app.simulator.remove_rule(outage);
     for _ in 0..150 {
-        advance(&app, &other, Duration::from_secs(5)).await;
+        advance_both(&app, &other, Duration::from_secs(5)).await;
     }
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]));
     let report = app.simulator.report();
@@ -103,8 +78,8 @@ async fn local_network_fault_breaks_one_worker_only() {
     }
     let deceived = app.worker_without_trust().await;
     deceived.run_until_idle().await;
-    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
-    let view = shown(&app, lane, "https://").await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open'").await;
+    let view = lane_origin(&app, lane, "https://").await;
     assert_eq!((&view["breaker"], view["breaker_of"].is_string()), (&json!("open"), true));
 
     let other = app.worker(app.clock.clone()).await;
@@ -113,7 +88,7 @@ async fn local_network_fault_breaks_one_worker_only() {
     assert_eq!([deceived.dispatcher.load().broken, other.dispatcher.load().broken], [1, 0]);
     assert_eq!(app.message(&sent[5]).await["counts"]["accepted"], 1, "the others go on");
     deceived.dispatcher.stop(Duration::ZERO).await;
-    assert_eq!(shown(&app, lane, "https://").await["breaker"], "closed", "who saw it otherwise is gone");
+    assert_eq!(lane_origin(&app, lane, "https://").await["breaker"], "closed", "who saw it otherwise is gone");
     for _ in 0..5 {
         app.clock.advance(Duration::from_secs(60));
         other.run_until_idle().await;
@@ -162,33 +137,33 @@ async fn operator_hold_and_release_reach_all_engines() {
     );
     app.run_until_idle_with(&other).await; // engines hear of orders within a second
     let message = app.send(json!({"all": true}), json!({"tier": "transactional"})).await;
-    advance(&app, &other, Duration::from_secs(119)).await;
+    advance_both(&app, &other, Duration::from_secs(119)).await;
     assert_eq!(app.message(&message).await["counts"]["accepted"], 1, "the other lane is not concerned");
     order(&app, lane, "hold", json!({"seconds": 120})).await; // the later word, for longer
-    advance(&app, &other, Duration::from_secs(60)).await;
+    advance_both(&app, &other, Duration::from_secs(60)).await;
     assert_eq!(app.message(&message).await["counts"]["queued"], 1);
     order(&app, lane, "release", Value::Null).await;
-    advance(&app, &other, Duration::ZERO).await;
+    advance_both(&app, &other, Duration::ZERO).await;
     assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
-    assert_eq!(shown(&app, lane, "*").await["held_until"], Value::Null);
+    assert_eq!(lane_origin(&app, lane, "*").await["held_until"], Value::Null);
 
     // A release ends a gateway's hold, too; a later answer holds again.
     for _ in 0..2 {
         let headers = vec![("x-wns-status".into(), "appthrottled".into()), ("retry-after".into(), "3600".into())];
         let throttled = RuleAction::Answer { status: 406, headers, body: String::new() };
-        let rule = app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Wns, throttled) }).unwrap();
+        let rule = app.simulator.add_rule(Rule { count: Some(1), ..rule_for(Gateway::Wns, throttled) }).unwrap();
         app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 86_400})).await;
         app.run_until_idle().await;
-        stored(&app, "SELECT count(*) FROM lane_states WHERE held_until IS NOT NULL").await;
-        advance(&app, &other, Duration::from_secs(5)).await;
+        until_stored(&app, "SELECT count(*) FROM lane_states WHERE held_until IS NOT NULL").await;
+        advance_both(&app, &other, Duration::from_secs(5)).await;
         assert!(app.dispatcher.load().held + other.dispatcher.load().held > 0);
-        assert_eq!(shown(&app, lane, "https://").await["held_reason"], "throttled");
+        assert_eq!(lane_origin(&app, lane, "https://").await["held_reason"], "throttled");
         app.simulator.remove_rule(rule);
         order(&app, lane, "release", json!({"origin": "*"})).await;
-        advance(&app, &other, Duration::from_secs(5)).await;
+        advance_both(&app, &other, Duration::from_secs(5)).await;
         assert_eq!([app.dispatcher.load().held, other.dispatcher.load().held], [0, 0]);
     }
-    advance(&app, &other, Duration::from_secs(3_600)).await; // the deliveries that were throttled themselves
+    advance_both(&app, &other, Duration::from_secs(3_600)).await; // the deliveries that were throttled themselves
     assert_eq!(app.simulator.report().accepted, 4);
     app.finish().await;
 }
@@ -239,25 +214,25 @@ async fn release_resumes_deferred_deliveries_of_all_engines() {
         for n in 0..40 {
             news.push(send("promotional", n).await);
         }
-        advance(&app, &other, Duration::from_secs(3)).await;
+        advance_both(&app, &other, Duration::from_secs(3)).await;
         assert_eq!(scalar(&app.pool, "SELECT count(*) FROM queue WHERE due_at > scheduled_at").await, 41, "put off");
         order(&app, lane, opened, Value::Null).await;
-        advance(&app, &other, Duration::ZERO).await;
+        advance_both(&app, &other, Duration::ZERO).await;
         assert_eq!(accepted(&code).await, 1, "{opened}: what is urgent goes at once");
         let at_once = accepted(&news).await;
         assert!(at_once < 10, "{opened}: the rest does not come all at once: {at_once}");
-        advance(&app, &other, Duration::from_secs(2)).await;
+        advance_both(&app, &other, Duration::from_secs(2)).await;
         assert_eq!(accepted(&news).await, 40, "{opened}");
     }
     // A shorter hold in the place of a longer one counts, too.
     order(&app, lane, "hold", json!({"seconds": 3_600})).await;
     app.run_until_idle_with(&other).await;
     let code = [send("transactional", 0).await];
-    advance(&app, &other, Duration::ZERO).await;
+    advance_both(&app, &other, Duration::ZERO).await;
     order(&app, lane, "hold", json!({"seconds": 10})).await;
-    advance(&app, &other, Duration::from_secs(9)).await;
+    advance_both(&app, &other, Duration::from_secs(9)).await;
     assert_eq!(accepted(&code).await, 0);
-    advance(&app, &other, Duration::from_secs(1)).await;
+    advance_both(&app, &other, Duration::from_secs(1)).await;
     assert_eq!(accepted(&code).await, 1);
     app.finish().await;
 }
@@ -283,7 +258,8 @@ async fn release_of_one_origin_resumes_only_it() {
     let insert = sqlx::query(put_off).bind(id.0).bind(i32::try_from(lane).unwrap()).bind(app.clock.now()).bind(PUT_OFF);
     insert.execute(&app.pool).await.unwrap();
     order(&app, lane, "release", json!({"origin": released})).await;
-    stored(&app, "SELECT (count(*) = 0)::int::bigint FROM queue WHERE due_at >= scheduled_at + interval '30 s'").await;
+    until_stored(&app, "SELECT (count(*) = 0)::int::bigint FROM queue WHERE due_at >= scheduled_at + interval '30 s'")
+        .await;
     sqlx::query("DELETE FROM queue").execute(&app.pool).await.unwrap();
     assert_eq!(app.counts(&message).await["accepted"], 1);
     app.finish().await;
@@ -322,28 +298,28 @@ async fn forced_breaker_is_shared_and_closes_by_probes() {
     assert_eq!(order(&app, lane, "open", json!({"seconds": 600})).await["origins"][0]["breaker"], "open");
     app.run_until_idle_with(&other).await;
     let message = send().await;
-    advance(&app, &other, Duration::from_secs(10)).await;
+    advance_both(&app, &other, Duration::from_secs(10)).await;
     assert_eq!(app.simulator.report().requests, 0);
     // A gateway that is still down sees three probes, and is left alone again.
-    let down = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::ServerError)).unwrap();
+    let down = app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::ServerError)).unwrap();
     order(&app, lane, "close", Value::Null).await;
     for _ in 0..3 {
-        advance(&app, &other, Duration::from_secs(1)).await;
+        advance_both(&app, &other, Duration::from_secs(1)).await;
     }
     assert_eq!(app.simulator.report().requests, 3);
     let another = send().await;
-    advance(&app, &other, Duration::from_secs(2)).await;
+    advance_both(&app, &other, Duration::from_secs(2)).await;
     assert_eq!(app.simulator.report().requests, 3);
-    stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open' AND origin <> '*'").await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE breaker = 'open' AND origin <> '*'").await;
     app.simulator.remove_rule(down);
     order(&app, lane, "probe", Value::Null).await;
     for _ in 0..130 {
-        advance(&app, &other, Duration::from_secs(5)).await;
+        advance_both(&app, &other, Duration::from_secs(5)).await;
     }
     for message in [message, another] {
         assert_eq!(app.counts(&message).await, counts(&[("targeted", 30), ("accepted", 30), ("awaiting_ack", 30)]));
     }
-    assert_eq!(shown(&app, lane, "https://").await["breaker"], "closed");
+    assert_eq!(lane_origin(&app, lane, "https://").await["breaker"], "closed");
     app.finish().await;
 }
 
@@ -433,9 +409,9 @@ async fn payload_limit_is_remembered_until_disproved() {
         (attempts.len(), attempts.last().unwrap()["reason"].as_str().unwrap_or_default().to_owned())
     };
     assert_eq!(send(0).await, (3, String::new()), "leaving out the padding is not enough");
-    stored(&app, "SELECT count(*) FROM lane_states WHERE payload_max = 2744").await;
+    until_stored(&app, "SELECT count(*) FROM lane_states WHERE payload_max = 2744").await;
     let lane = app.lane("mozilla").await;
-    assert_eq!(shown(&app, lane, "https://").await["payload_max"], 2_744);
+    assert_eq!(lane_origin(&app, lane, "https://").await["payload_max"], 2_744);
     assert_eq!(send(1).await, (1, "sent without image: more than this gateway takes".to_owned()));
     // The other engine knows it, too.
     app.dispatcher.stop(Duration::ZERO).await;

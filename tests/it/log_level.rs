@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::otlp::call;
 use crate::support::app::PATIENCE;
+use crate::support::http::request_status;
 use crate::support::server::Server;
 use crate::support::{Setup, TestApp};
 use bellwire_core::clock::Clock;
@@ -58,7 +58,7 @@ async fn raised_log_level_follows_a_delivery() {
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str()), ("x-request-id", "from-the-shop-7")];
     let body = json!({"to": {"subscriptions": [subscriber.id]}, "content": {"title": "Hello"}});
-    assert_eq!(call(server.address, Method::POST, "/v1/apps/shop/messages", &headers, body).await, 202);
+    assert_eq!(request_status(server.address, Method::POST, "/v1/apps/shop/messages", &headers, body).await, 202);
     // The push service may answer before the request is.
     let (mut taken, mut answered) = (None, None);
     while taken.is_none() || answered.is_none() {

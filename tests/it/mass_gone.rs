@@ -9,10 +9,11 @@ use bellwire_dispatch::DispatchConfig;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
-use crate::lanes::{advance, on, shown};
 use crate::support::app::scalar;
-use crate::support::{Setup, TestApp, seed};
+use crate::support::engine::advance_both;
+use crate::support::lanes::lane_origin;
+use crate::support::simulator_rules::rule_for;
+use crate::support::{Setup, TestApp, counts, seed};
 
 const PRUNED: &str = "SELECT count(*) FROM subscriptions WHERE state = 'gone'";
 const ACTIVE: &str = "SELECT count(*) FROM subscriptions WHERE state = 'active'";
@@ -28,7 +29,7 @@ async fn prove(app: &TestApp) {
 }
 
 fn gone(endpoints: impl IntoIterator<Item = u32>) -> Rule {
-    Rule { endpoints: Some(endpoints.into_iter().collect()), ..on(Gateway::Fcm, RuleAction::Gone) }
+    Rule { endpoints: Some(endpoints.into_iter().collect()), ..rule_for(Gateway::Fcm, RuleAction::Gone) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,13 +38,13 @@ async fn service_that_errs_for_a_moment_prunes_nobody() {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..300).await;
         prove(&app).await;
-        let fault = app.simulator.add_rule(on(Gateway::Fcm, action)).unwrap();
+        let fault = app.simulator.add_rule(rule_for(Gateway::Fcm, action)).unwrap();
         let message = app.send(json!({"all": true}), json!({})).await;
         app.run_until_idle().await;
         app.advance(STEP).await;
         assert_eq!([scalar(&app.pool, PRUNED).await, scalar(&app.pool, ALERTS).await], [0, 1]);
         let lane = app.lane("fcm").await;
-        assert_eq!(shown(&app, lane, "*").await["held_reason"], "mass_gone");
+        assert_eq!(lane_origin(&app, lane, "*").await["held_reason"], "mass_gone");
         assert_eq!(app.counts(&message).await.get("gone"), None);
 
         assert!(app.simulator.remove_rule(fault));
@@ -53,7 +54,7 @@ async fn service_that_errs_for_a_moment_prunes_nobody() {
         let all = counts(&[("targeted", 300), ("accepted", 300), ("awaiting_ack", 300)]);
         assert_eq!(app.counts(&message).await, all);
         assert_eq!([scalar(&app.pool, PRUNED).await, scalar(&app.pool, ALERTS).await], [0, 1]);
-        assert_eq!(shown(&app, lane, "*").await["held_until"], Value::Null);
+        assert_eq!(lane_origin(&app, lane, "*").await["held_until"], Value::Null);
         assert_eq!(scalar(&app.pool, "SELECT count(*) FROM gone_suspects").await, 0);
         app.finish().await;
     }
@@ -88,7 +89,7 @@ async fn purge_of_a_whole_lane_ends() {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..n).await;
         prove(&app).await;
-        app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
+        app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::Gone)).unwrap();
         let message = app.send(json!({"all": true}), json!({})).await;
         app.run_until_idle().await;
         assert_eq!(scalar(&app.pool, PRUNED).await, 0, "of {n}");
@@ -130,7 +131,7 @@ async fn delivery_that_cannot_wait_expires() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..30).await;
     prove(&app).await;
-    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
+    app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::Gone)).unwrap();
     let message = app.send(json!({"all": true}), json!({"ttl": 10})).await;
     app.run_until_idle().await;
     app.advance(STEP).await;
@@ -146,15 +147,15 @@ async fn replicas_count_together_and_restore_the_first() {
     seed(&app, "fcm", 0..60).await;
     prove(&app).await;
     let other = app.worker(app.clock.clone()).await;
-    let fault = app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
+    let fault = app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::Gone)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
     for _ in 0..4 {
-        advance(&app, &other, STEP).await;
+        advance_both(&app, &other, STEP).await;
     }
     assert_eq!([scalar(&app.pool, PRUNED).await, scalar(&app.pool, ALERTS).await], [0, 1]);
     assert!(app.simulator.remove_rule(fault));
     for _ in 0..20 {
-        advance(&app, &other, STEP).await;
+        advance_both(&app, &other, STEP).await;
     }
     let found = app.counts(&message).await;
     let gone = found.get("gone").copied().unwrap_or(0);
@@ -218,7 +219,7 @@ async fn import_restores_pruned_ones_when_told() {
         let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
         lines.push(json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}}));
     }
-    app.simulator.add_rule(on(Gateway::Fcm, RuleAction::Gone)).unwrap();
+    app.simulator.add_rule(rule_for(Gateway::Fcm, RuleAction::Gone)).unwrap();
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
     assert_eq!(scalar(&app.pool, PRUNED).await, 4);

@@ -2,19 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use bellwire_store::{self as store, Beside, SchemaError};
 
 use crate::support::TestDatabase;
 use crate::support::app::scalar;
-
-/// The files of `migrations/` in their order.
-pub fn files() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
-    let files = fs::read_dir(directory).expect("the migrations").map(|file| file.expect("a file").path());
-    files.collect::<BTreeSet<_>>().into_iter().collect()
-}
+use crate::support::repository::migration_files;
 
 /// Tables and columns that a `CREATE TABLE` describes: by `--` after a column, or on the lines above it.
 fn described(sql: &str) -> BTreeSet<(String, String)> {
@@ -60,7 +53,7 @@ async fn every_table_and_column_is_described() {
         sqlx::query_as(sqlx::AssertSqlSafe(columns)).fetch_all(&database.pool).await.expect("columns");
     assert!(tables.len() > 80 && columns.len() > 600, "{} tables, {} columns", tables.len(), columns.len());
     let commented: BTreeSet<_> =
-        files().iter().flat_map(|file| described(&fs::read_to_string(file).expect("a migration"))).collect();
+        migration_files().iter().flat_map(|file| described(&fs::read_to_string(file).expect("a migration"))).collect();
     let tables = tables.into_iter().filter(|(_, comment)| comment.is_none()).map(|(table, _)| table);
     let columns = columns
         .into_iter()

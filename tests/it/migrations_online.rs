@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::migrations::files;
 use crate::support::TestDatabase;
+use crate::support::repository::migration_files;
 
 /// Migrations of the baseline, which apply to empty databases only.
 const BASELINE: u32 = 7;
@@ -68,7 +68,7 @@ fn migrations() -> (Vec<Migration>, Vec<Migration>) {
         let number = name[..4].parse().expect("a number");
         Migration { number, name, sql: fs::read_to_string(path).expect("a migration") }
     };
-    files().into_iter().map(read).partition(|migration| migration.number <= BASELINE)
+    migration_files().into_iter().map(read).partition(|migration| migration.number <= BASELINE)
 }
 
 /// A database with the schema of the baseline.

@@ -2,23 +2,20 @@
 //! of the collector affects deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::http::{Method, Request};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use axum::http::Method;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, NumberDataPoint};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};
 
-use crate::crash::{until, without_engine};
 use crate::support::app::scalar;
 use crate::support::collector::{Answer, Collector, Span, texts};
+use crate::support::engine::without_engine;
+use crate::support::http::request_status;
+use crate::support::simulator_rules::until_report;
 use crate::support::{Server, TempDir, TestApp, seed};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -34,31 +31,12 @@ fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// A request to a process.
-pub async fn call(to: SocketAddr, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> u16 {
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let mut request = Request::builder().method(method).uri(format!("http://{to}{path}"));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let body = if body.is_null() {
-        Full::default()
-    } else {
-        request = request.header("content-type", "application/json");
-        Full::from(body.to_string())
-    };
-    let response = client.request(request.body(body).expect("a request")).await.expect("an answer");
-    let status = response.status().as_u16();
-    response.into_body().collect().await.expect("a body");
-    status
-}
-
 /// Sends a message by way of a process, as a caller that is traced so.
 async fn send(app: &TestApp, server: &Server, to: Value, traceparent: &str) {
     let bearer = format!("Bearer {}", app.key);
     let headers = [("authorization", bearer.as_str()), ("traceparent", traceparent)];
     let body = json!({"to": to, "content": {"title": "Hush", "body": "Not for collectors"}});
-    assert_eq!(call(server.address, Method::POST, "/v1/apps/shop/messages", &headers, body).await, 202);
+    assert_eq!(request_status(server.address, Method::POST, "/v1/apps/shop/messages", &headers, body).await, 202);
 }
 
 /// Stops a process, which hands over what is left.
@@ -80,7 +58,7 @@ async fn trace_spans_request_to_gateway_response() {
     let api = Server::with(&app, &[&["--roles", "api"][..], &told].concat()).await;
     let worker = Server::with(&app, &[&["--roles", "worker,maintenance"][..], &told].concat()).await;
     send(&app, &api, json!({"users": ["ann"]}), &traceparent("01")).await;
-    until(&app, |report| report.accepted == 1).await;
+    until_report(&app, |report| report.accepted == 1).await;
     stop(api).await;
     stop(worker).await;
 
@@ -133,7 +111,7 @@ async fn only_first_campaign_deliveries_are_traced() {
     seed(&app, "fcm", 0..300).await;
     let server = Server::with(&app, &["--otel-exporter-otlp-endpoint", &collector.url()]).await;
     send(&app, &server, json!({"all": true}), &traceparent("01")).await;
-    until(&app, |report| report.accepted == 300).await;
+    until_report(&app, |report| report.accepted == 300).await;
     stop(server).await;
     let spans = collector.taken().spans;
     let [request] = named(&spans, "POST /v1/apps/{app}/messages")[..] else { panic!("{spans:#?}") };
@@ -162,7 +140,10 @@ async fn sampler_and_keyed_callers_decide_tracing() {
         send(&app, &server, to.clone(), &traceparent(flags)).await;
         // A browser is not believed.
         let browser = [("traceparent", &*traceparent("01"))];
-        assert_eq!(call(server.address, Method::GET, "/v1/apps/shop/config", &browser, Value::Null).await, 200);
+        assert_eq!(
+            request_status(server.address, Method::GET, "/v1/apps/shop/config", &browser, Value::Null).await,
+            200
+        );
         stop(server).await;
         assert_eq!(stored().await - before, i64::from(is_traced), "{sampler} {flags}");
         let taken = collector.taken();
@@ -183,7 +164,7 @@ async fn untraced_messages_store_no_trace_context() {
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let server = Server::with(&app, &["--otel-traces-sampler", "always_on"]).await;
     send(&app, &server, json!({"subscriptions": [subscriber.id]}), &traceparent("01")).await;
-    until(&app, |report| report.accepted == 1).await;
+    until_report(&app, |report| report.accepted == 1).await;
     stop(server).await;
     assert_eq!(scalar(&app.pool, "SELECT count(traceparent) FROM messages").await, 0);
     app.finish().await;
@@ -207,7 +188,7 @@ async fn metrics_are_exported_periodically_and_at_shutdown() {
     let server = Server::with(&app, &told).await;
     collector.until(|taken| taken.asked.iter().filter(|path| *path == "v1/metrics").count() >= 2).await;
     send(&app, &server, json!({"all": true}), &traceparent("00")).await;
-    until(&app, |report| report.accepted == 300).await;
+    until_report(&app, |report| report.accepted == 300).await;
     stop(server).await;
 
     let metrics = collector.taken().metrics;
@@ -247,7 +228,7 @@ async fn hanging_collector_delays_nothing() {
     collector.until(|taken| taken.asked.iter().any(|path| path == "v1/traces")).await;
     // It has a request in hand that it never answers.
     send(&app, &server, json!({"all": true}), &traceparent("01")).await;
-    until(&app, |report| report.accepted == 600).await;
+    until_report(&app, |report| report.accepted == 600).await;
     server.terminate();
     assert!(server.end(Duration::from_secs(10)).await.success());
     app.worker(app.clock.clone()).await.run_until_idle().await;

@@ -11,8 +11,8 @@ use bellwire_vault as vault;
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
-use crate::delivery::counts;
 use crate::support::app::{Subscriber, TestApp};
+use crate::support::counts;
 
 const ANY: [Gateway; 5] = Gateway::ALL;
 

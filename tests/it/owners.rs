@@ -7,68 +7,15 @@ use axum::http::Method;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::api::{Reply, TestApi, content, fcm, push_subscription};
-use crate::identity::{jwt, secret_key};
-use crate::receipts::{report, settings, token as receipt};
-
-/// A site whose backend signs who is logged in.
-pub struct Site {
-    pub api: TestApi,
-    secret: String,
-}
-
-impl Site {
-    pub async fn start() -> Self {
-        let api = TestApi::with(settings(), None).await;
-        let (_, secret) = secret_key(&api).await;
-        Self { api, secret }
-    }
-
-    /// Registration of a logged-in `user`, with more members.
-    pub fn user(&self, user: &str, more: Value) -> Value {
-        let mut said = json!({"user_id": user, "user_token": jwt(&self.api, user, &self.secret, 60)});
-        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        said
-    }
-
-    /// Registers as a browser would, with this token.
-    pub async fn register(&self, push: &Value, token: &Value, mut said: Value) -> Reply {
-        said["subscription"] = push.clone();
-        self.api.browse(Method::POST, "/subscriptions", token.as_str(), Some(said)).await
-    }
-
-    pub async fn send(&self, to: Value) -> String {
-        let sent = self.api.post("/messages", json!({"to": to, "content": content()})).await.ok(202);
-        sent["id"].as_str().unwrap().to_owned()
-    }
-
-    pub async fn browse(&self, method: Method, subscription: &Value, token: &Value, body: Option<Value>) -> Reply {
-        let path = format!("/subscriptions/{}", subscription["id"].as_str().unwrap());
-        self.api.browse(method, &path, token.as_str(), body).await
-    }
-
-    /// The ways in that a token opens, tried with this one.
-    async fn tried(&self, subscription: &Value, token: &Value) -> Vec<u16> {
-        let elsewhere = push_subscription(&fcm("elsewhere"));
-        let replaces = json!({"replaces": {"id": subscription["id"], "token": token}});
-        vec![
-            self.browse(Method::GET, subscription, token, None).await.status,
-            self.browse(Method::PATCH, subscription, token, Some(json!({"tags": ["x"]}))).await.status,
-            self.browse(Method::DELETE, subscription, token, None).await.status,
-            self.register(&elsewhere, &Value::Null, replaces).await.status,
-        ]
-    }
-
-    pub async fn counted(&self, message: &str, name: &str) -> i64 {
-        self.api.counts(message).await[name].as_i64().unwrap()
-    }
-}
+use crate::support::api::{fcm, push_subscription};
+use crate::support::identity::LoginSite;
+use crate::support::receipts::{receipt_token, report_receipt};
 
 const SHUT: [u16; 4] = [404, 404, 404, 422];
 
 #[tokio::test]
 async fn token_ends_with_each_change_of_user() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let push = push_subscription(&fcm("shared"));
     let before = site.register(&push, &Value::Null, json!({})).await.ok(201);
     let ann = site.register(&push, &Value::Null, site.user("ann", json!({}))).await.ok(200);
@@ -93,7 +40,7 @@ async fn token_ends_with_each_change_of_user() {
 
 #[tokio::test]
 async fn server_values_end_with_their_user() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     site.api.put("/topics/staff", json!({"join": "server"})).await.ok(201);
     let hers = async |name: &str| {
         let said = site.user("ann", json!({"topics": ["news"]}));
@@ -120,7 +67,7 @@ async fn server_values_end_with_their_user() {
 
 #[tokio::test]
 async fn replacement_has_no_user_until_proven() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let details = json!({"topics": ["news"], "tags": ["a"], "attributes": {"n": 1}});
     let ann = site.register(&push_subscription(&fcm("1")), &Value::Null, site.user("ann", details)).await.ok(201);
     let to_ann = site.send(json!({"users": ["ann"]})).await;
@@ -145,7 +92,7 @@ async fn replacement_has_no_user_until_proven() {
 
 #[tokio::test]
 async fn endpoint_and_keys_alone_open_no_users_subscription() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let push = push_subscription(&fcm("shared"));
     let details = json!({"topics": ["news"], "tags": ["a"], "attributes": {"n": 1}, "locale": "de"});
     let login = async || site.register(&push, &Value::Null, site.user("ann", details.clone())).await;
@@ -185,7 +132,7 @@ async fn endpoint_and_keys_alone_open_no_users_subscription() {
 
 #[tokio::test]
 async fn invented_keys_yield_to_the_browsers_own() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let (browser, stranger) = (push_subscription(&fcm("a")), push_subscription(&fcm("a")));
     let first = site.register(&stranger, &Value::Null, json!({"tags": ["hers"], "topics": ["t"]})).await.ok(201);
     let to_all = site.send(json!({"all": true})).await;
@@ -204,8 +151,8 @@ async fn invented_keys_yield_to_the_browsers_own() {
     let made = site.register(&browser, &Value::Null, json!({})).await.ok(201);
 
     let receipt_of = async |message: &str, of: &Value| {
-        let receipt = receipt(&site.api.vault, message, of["id"].as_str().unwrap());
-        report(&site.api, json!({"receipt": receipt, "kind": "displayed"})).await.ok(204)
+        let receipt = receipt_token(&site.api.vault, message, of["id"].as_str().unwrap());
+        report_receipt(&site.api, json!({"receipt": receipt, "kind": "displayed"})).await.ok(204)
     };
     receipt_of(&early, &first).await;
     site.api.clock.advance(Duration::from_secs(1));
@@ -219,21 +166,21 @@ async fn invented_keys_yield_to_the_browsers_own() {
 
 #[tokio::test]
 async fn concurrent_registrations_and_receipts_do_not_block() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let endpoints = ["a", "b", "c"].map(fcm);
     let made = join_all(endpoints.iter().map(|endpoint| site.api.subscribe(endpoint, json!({})))).await;
     let ids: Vec<_> = made.iter().map(|made| made["id"].clone()).collect();
     let message = site.send(json!({"subscriptions": ids})).await;
     let reports: Vec<_> = ids
         .iter()
-        .map(|id| json!({"receipt": receipt(&site.api.vault, &message, id.as_str().unwrap()), "kind": "displayed"}))
+        .map(|id| json!({"receipt": receipt_token(&site.api.vault, &message, id.as_str().unwrap()), "kind": "displayed"}))
         .collect();
     let visits = (0..12).map(async |n| {
         let users = [site.user("ann", json!({})), site.user("bob", json!({})), json!({"user_id": null})];
         let push = push_subscription(&endpoints[n % 3]);
         site.register(&push, &Value::Null, users[n / 3 % 3].clone()).await.status
     });
-    let receipts = (0..12).map(async |n: usize| report(&site.api, reports[n % 3].clone()).await.status);
+    let receipts = (0..12).map(async |n: usize| report_receipt(&site.api, reports[n % 3].clone()).await.status);
     let (visits, receipts) = tokio::join!(join_all(visits), join_all(receipts));
     assert!(visits.iter().all(|status| [200, 201, 409].contains(status)), "{visits:?}");
     assert!(receipts.iter().all(|status| *status == 204), "{receipts:?}");

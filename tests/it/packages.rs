@@ -1,33 +1,16 @@
 //! Files in packages match the program that they contain.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::support::TempDir;
-
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-pub fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// Runs the program.
-pub fn bellwire(args: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_bellwire")).env_clear().args(args).output().expect("it runs");
-    assert!(output.status.success(), "{args:?}: {output:?}");
-    output
-}
-
-pub fn text(output: Output) -> String {
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
+use crate::support::program::{run_bellwire, stdout_of};
+use crate::support::repository::{assert_no_findings, container_tool, read_file, root};
 
 /// The verbs that `--help` shows below these.
 fn verbs(of: &[&str]) -> BTreeSet<String> {
-    let help = text(bellwire(&[of, &["--help"]].concat()));
+    let help = stdout_of(run_bellwire(&[of, &["--help"]].concat()));
     let (commands, _) = help.split_once("\nOptions:\n").expect("options");
     let is_command = |line: &&str| line.strip_prefix("  ").is_some_and(|line| line.starts_with(char::is_lowercase));
     let names = commands.lines().filter(is_command).filter_map(|line| line.split_whitespace().next());
@@ -48,24 +31,28 @@ fn systemd_unit_has_the_strictest_sandbox() {
 
 #[test]
 fn units_agree_with_settings_and_each_other() {
-    let (service, socket) = (read("packaging/bellwire.service"), read("packaging/bellwire.socket"));
-    let listen = text(bellwire(&["serve", "--print-config"]));
+    let (service, socket) = (read_file("packaging/bellwire.service"), read_file("packaging/bellwire.socket"));
+    let listen = stdout_of(run_bellwire(&["serve", "--print-config"]));
     let default =
         listen.lines().find_map(|line| line.strip_prefix("listen = \"")?.split('"').next()).expect("a default");
     assert!(socket.contains(&format!("\nListenStream={default}\n")), "{default}");
     assert!(service.contains("\nRequires=bellwire.socket\n"));
     let command =
         service.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/bellwire ")).expect("a command");
-    bellwire(&[command, "--help"]);
-    let sysusers = read("packaging/bellwire.sysusers");
+    run_bellwire(&[command, "--help"]);
+    let sysusers = read_file("packaging/bellwire.sysusers");
     let user = service.lines().find_map(|line| line.strip_prefix("User=")).expect("a user");
     assert!(sysusers.lines().any(|line| line.starts_with(&format!("u {user} "))), "{user} is not made");
 }
 
 #[test]
 fn packaged_settings_file_matches_the_program() {
-    let printed = text(bellwire(&["serve", "--print-template"]));
-    assert_eq!(printed, read("packaging/bellwire.toml"), "bellwire serve --print-template > packaging/bellwire.toml");
+    let printed = stdout_of(run_bellwire(&["serve", "--print-template"]));
+    assert_eq!(
+        printed,
+        read_file("packaging/bellwire.toml"),
+        "bellwire serve --print-template > packaging/bellwire.toml"
+    );
     let active: Vec<&str> = printed.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert_eq!(active, ["data_dir = \"/var/lib/bellwire\""], "all others are commented out");
     let dir = TempDir::new();
@@ -74,14 +61,15 @@ fn packaged_settings_file_matches_the_program() {
         text.replace("\n#", "\n").lines().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>().join("\n")
     };
     std::fs::write(&file, all(&printed)).expect("a file");
-    let in_force = text(bellwire(&["serve", "--print-config", "--config", file.to_str().expect("UTF-8")]));
+    let in_force = stdout_of(run_bellwire(&["serve", "--print-config", "--config", file.to_str().expect("UTF-8")]));
     let given = |line: &&str| line.ends_with(&format!("# {}", file.display()));
     assert_eq!(
         in_force.lines().filter(given).count(),
         in_force.lines().count(),
         "each can be taken as it is:\n{in_force}"
     );
-    for line in text(bellwire(&["serve", "--print-config"])).lines().filter(|line| !line.contains("data_dir")) {
+    for line in stdout_of(run_bellwire(&["serve", "--print-config"])).lines().filter(|line| !line.contains("data_dir"))
+    {
         let (setting, _) = line.rsplit_once(" # ").expect("an origin");
         assert!(in_force.contains(&format!("{setting} # ")), "{setting} is not the default there");
     }
@@ -90,7 +78,7 @@ fn packaged_settings_file_matches_the_program() {
 #[test]
 fn completions_list_verbs_without_hidden_flags() {
     for shell in ["bash", "zsh", "fish"] {
-        let completions = text(bellwire(&["completions", shell]));
+        let completions = stdout_of(run_bellwire(&["completions", shell]));
         let words: BTreeSet<&str> = completions.split(|c: char| !(c.is_alphanumeric() || c == '-')).collect();
         for verb in verbs(&[]).iter().chain(&verbs(&["app"])) {
             assert!(words.contains(verb.as_str()), "{shell}: {verb}");
@@ -101,7 +89,7 @@ fn completions_list_verbs_without_hidden_flags() {
     }
     let dir = TempDir::new();
     let script = dir.path().join("bellwire");
-    std::fs::write(&script, text(bellwire(&["completions", "bash"]))).expect("a file");
+    std::fs::write(&script, stdout_of(run_bellwire(&["completions", "bash"]))).expect("a file");
     let complete = format!(
         "source {}; COMP_WORDS=(bellwire app re); COMP_CWORD=2; _bellwire bellwire re app; echo \"${{COMPREPLY[@]}}\"",
         script.display()
@@ -113,7 +101,7 @@ fn completions_list_verbs_without_hidden_flags() {
 #[test]
 fn man_pages_cover_verbs_and_settings() {
     let dir = TempDir::new();
-    bellwire(&["man", dir.path().join("man").to_str().expect("UTF-8")]);
+    run_bellwire(&["man", dir.path().join("man").to_str().expect("UTF-8")]);
     let page = |name: &str| {
         let path: PathBuf = dir.path().join("man").join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}")).replace("\\-", "-")
@@ -127,46 +115,31 @@ fn man_pages_cover_verbs_and_settings() {
         }
     }
     let file = page("bellwire.toml.5");
-    for setting in text(bellwire(&["serve", "--print-config"])).lines() {
+    for setting in stdout_of(run_bellwire(&["serve", "--print-config"])).lines() {
         let key = setting.trim_start_matches("# ").split(' ').next().expect("a key");
         assert!(file.contains(key), "{key}");
     }
 }
 
-/// A program of Python that `make deps` puts there for tests.
-pub fn container_tool(program: &str) -> Command {
-    let tools = root().join(".deps/containers");
-    let mut command = Command::new(tools.join("bin").join(program));
-    command.env("PYTHONPATH", tools).current_dir(root());
-    command
-}
-
-#[track_caller]
-pub fn finds_nothing(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run `make deps NEEDS=--test`"));
-    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}:\n{told}\n{said}");
-}
-
 #[test]
 fn container_files_meet_their_specifications() {
     let mut compose = container_tool("check-jsonschema");
-    finds_nothing(compose.args(["--builtin-schema", "vendor.compose-spec", "contrib/compose/compose.yaml"]));
-    finds_nothing(container_tool("hadolint").args(["--failure-threshold", "style", "Containerfile"]));
+    assert_no_findings(compose.args(["--builtin-schema", "vendor.compose-spec", "contrib/compose/compose.yaml"]));
+    assert_no_findings(container_tool("hadolint").args(["--failure-threshold", "style", "Containerfile"]));
 }
 
 #[test]
 fn containers_are_locked_down_and_use_real_settings() {
-    let (image, compose) = (read("Containerfile"), read("contrib/compose/compose.yaml"));
+    let (image, compose) = (read_file("Containerfile"), read_file("contrib/compose/compose.yaml"));
     let last_stage = image.rsplit("\nFROM ").next().expect("a stage");
     assert!(last_stage.starts_with("scratch\n"), "nothing but the program");
     assert!(last_stage.contains("\nUSER 65532:65532\n"), "not root");
     let health = last_stage.split("CMD [\"/bellwire\", \"").nth(1).and_then(|rest| rest.split('"').next());
-    bellwire(&[health.expect("a health check"), "--help"]);
+    run_bellwire(&[health.expect("a health check"), "--help"]);
     let compose: serde_json::Value = serde_norway::from_str(&compose).expect("YAML");
     let server = &compose["services"]["server"];
     assert_eq!((&server["read_only"], &server["cap_drop"][0]), (&true.into(), &"ALL".into()));
-    let known = text(bellwire(&["serve", "--print-config"]));
+    let known = stdout_of(run_bellwire(&["serve", "--print-config"]));
     let named = last_stage.split_whitespace().filter_map(|word| word.split_once('=')).map(|(name, _)| name);
     let environment = server["environment"].as_object().expect("variables");
     let ours = named.chain(environment.keys().map(String::as_str)).filter_map(|name| name.strip_prefix("BELLWIRE_"));

@@ -10,8 +10,7 @@ use bellwire_telemetry::panics::{counted, inject, injected, watch_too};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::delivery::counts;
-use crate::support::{Setup, TestApp, seed_together};
+use crate::support::{Setup, TestApp, counts, seed_together};
 
 /// Delay of scheduled messages.
 const LATER: Duration = Duration::from_secs(60);

@@ -10,7 +10,8 @@ use bellwire_store as store;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
-use crate::crash::reconnect;
+use crate::support::database::reconnect;
+use crate::support::event_stream::{SHORT_INTERVALS, receive_ten};
 use crate::support::{Setup, TestApp, TestDatabase, seed};
 
 /// Rows of each table read by sequential scans and by indexes, as counted by ended sessions: only those have reported everything.
@@ -89,7 +90,7 @@ async fn no_hot_statement_scans_or_compiles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outcome_stream_cost_is_constant_and_cached() {
-    let live = crate::live::OFTEN;
+    let live = SHORT_INTERVALS;
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     app.subscribe("fcm", 0..1).await;
     let minutes = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
@@ -111,7 +112,7 @@ async fn outcome_stream_cost_is_constant_and_cached() {
     };
     let before = sums(read(&app).await);
     reconnect(&app.pool).await;
-    crate::live::hear_ten(&app).await;
+    receive_ten(&app).await;
     let rows = sums(read(&app).await) - before;
     assert!(rows < 1_000, "{rows} rows were read in ten looks");
     reconnect(&app.pool).await;

@@ -1,32 +1,11 @@
 //! `/metrics` follows the conventions of Prometheus, and the provided dashboard and alert rules use only its metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
 
-use axum::http::Method;
-use bellwire_core::delivery::Tier;
-use bellwire_core::id::{AppId, LaneId};
-use bellwire_core::lane::Gateway;
-use bellwire_rules::policy::reliability::{LaneSums, Sums};
-use bellwire_telemetry::metrics::Metrics;
 use serde_json::Value;
-use uuid::Uuid;
 
-/// Output of `/metrics` with every series present.
-pub fn rendered() -> String {
-    let metrics = Metrics::new();
-    let mut sums = Sums::default();
-    (0..i16::MAX).for_each(|code| sums.add(code, 1_000));
-    let tiers = BTreeMap::from([(Some(Tier::Promotional), sums.clone()), (None, sums)]);
-    metrics.show_slis(&[LaneSums { lane: LaneId(1), app: AppId(Uuid::nil()), gateway: Gateway::Fcm, tiers }]);
-    metrics.request(&Method::GET, "/healthz".to_owned(), "http", 503, Duration::ZERO);
-    metrics.show_pool("api", 1, 1);
-    metrics.show_subscriptions(&[]);
-    metrics.alerts_open("sli", 1);
-    metrics.render()
-}
+use crate::support::metrics::rendered_metrics;
+use crate::support::repository::read_file;
 
 /// A metric by its family's name in `# TYPE`.
 #[derive(Debug, Default)]
@@ -117,7 +96,7 @@ fn faults(name: &str, family: &Family) -> Vec<String> {
 
 #[test]
 fn metrics_keep_to_the_conventions_of_prometheus() {
-    let families = families(&rendered());
+    let families = families(&rendered_metrics());
     assert!(families.len() > 25, "{families:?}");
     let found: Vec<String> = families.iter().flat_map(|(name, family)| faults(name, family)).collect();
     assert!(found.is_empty(), "{found:#?}");
@@ -147,7 +126,7 @@ fn the_conventions_find_fault_with_what_breaks_them() {
 /// Samples with their labels; those that Prometheus adds to each included.
 fn samples() -> BTreeMap<String, BTreeSet<String>> {
     let mut samples = BTreeMap::from([("up".to_owned(), BTreeSet::new())]);
-    samples.extend(families(&rendered()).into_values().flat_map(|family| family.samples));
+    samples.extend(families(&rendered_metrics()).into_values().flat_map(|family| family.samples));
     for labels in samples.values_mut() {
         labels.extend(["job", "instance"].map(str::to_owned));
     }
@@ -224,14 +203,10 @@ fn wrong_with(expression: &str, samples: &BTreeMap<String, BTreeSet<String>>) ->
     found.into_iter().map(|what| format!("{expression}: {what}")).collect()
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("the file is there")
-}
-
 #[test]
 fn alert_rules_use_existing_metrics_with_remedies() {
-    let rules: Value = serde_norway::from_str(&read("contrib/prometheus/alerts.yml")).expect("YAML");
-    let (samples, guide) = (samples(), read("docs/operate/alerts.md"));
+    let rules: Value = serde_norway::from_str(&read_file("contrib/prometheus/alerts.yml")).expect("YAML");
+    let (samples, guide) = (samples(), read_file("docs/operate/alerts.md"));
     let (mut names, mut found) = (BTreeSet::new(), Vec::new());
     for rule in rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap()) {
         let name = rule["alert"].as_str().expect("a name");
@@ -251,7 +226,7 @@ fn alert_rules_use_existing_metrics_with_remedies() {
 
 #[test]
 fn the_dashboard_names_only_what_metrics_show() {
-    let dashboard: Value = serde_json::from_str(&read("contrib/grafana/bellwire.json")).expect("JSON");
+    let dashboard: Value = serde_json::from_str(&read_file("contrib/grafana/bellwire.json")).expect("JSON");
     let samples = samples();
     let (mut ids, mut found, mut seen) = (BTreeSet::new(), Vec::new(), 0);
     for panel in dashboard["panels"].as_array().unwrap() {

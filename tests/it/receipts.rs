@@ -7,29 +7,16 @@ use axum::http::{Method, Request};
 use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::api::RequestRate;
 use bellwire::testkit::receipts;
-use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::id::MessageId;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::operations::partitions;
 use bellwire_vault::Vault;
-use bellwire_vault::delivery_token::receipt_token;
 use serde_json::{Value, json};
 
-use crate::api::{ORIGIN, Reply, TestApi, content, fcm, roomy};
-use crate::crash::{held, until};
 use crate::support::TestApp;
-
-/// Reports are written as they come: nothing is waited for.
-pub fn settings() -> ApiConfig {
-    let receipts = receipts::ReceiptConfig { linger: Duration::ZERO, ..receipts::ReceiptConfig::default() };
-    ApiConfig { receipts, ..roomy() }
-}
-
-/// The token that the push of a message to a subscription carries.
-pub fn token(vault: &Vault, message: &str, subscription: &str) -> String {
-    let (message, subscription): (MessageId, SubscriptionId) =
-        (message.parse().unwrap(), subscription.parse().unwrap());
-    String::from_utf8(receipt_token(vault, message, subscription).to_vec()).unwrap()
-}
+use crate::support::api::{ORIGIN, TestApi, content, fcm};
+use crate::support::receipts::{receipt_config, receipt_token, report_receipt};
+use crate::support::simulator_rules::{held, until_report};
 
 /// A message that was accepted by the gateways of `n` subscriptions, whose ids come with it.
 async fn accepted(api: &TestApi, n: usize) -> (String, Vec<String>) {
@@ -57,11 +44,6 @@ async fn send(api: &TestApi, to: &[String], more: Value) -> String {
     api.post("/messages", body).await.ok(202)["id"].as_str().unwrap().to_owned()
 }
 
-/// As a service worker would.
-pub async fn report(api: &TestApi, body: Value) -> Reply {
-    api.browse(Method::POST, "/receipts", None, Some(body)).await
-}
-
 /// acknowledged, displayed, clicked, closed.
 async fn reported(api: &TestApi, message: &str) -> [i64; 4] {
     let counts = api.counts(message).await;
@@ -70,24 +52,24 @@ async fn reported(api: &TestApi, message: &str) -> [i64; 4] {
 
 #[tokio::test]
 async fn first_report_counts_repeats_change_nothing() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let (message, to) = accepted(&api, 3).await;
-    let [one, two] = [0, 1].map(|i| token(&api.vault, &message, &to[i]));
-    assert_eq!(report(&api, json!({"receipt": one, "kind": "displayed"})).await.status, 204);
+    let [one, two] = [0, 1].map(|i| receipt_token(&api.vault, &message, &to[i]));
+    assert_eq!(report_receipt(&api, json!({"receipt": one, "kind": "displayed"})).await.status, 204);
     assert_eq!(reported(&api, &message).await, [1, 1, 0, 0]);
     api.clock.advance(Duration::from_secs(5));
     let click = json!({"receipt": one, "kind": "clicked", "action": "open"});
     for _ in 0..2 {
-        assert_eq!(report(&api, json!({"receipt": one, "kind": "displayed"})).await.status, 204);
-        assert_eq!(report(&api, click.clone()).await.status, 204);
+        assert_eq!(report_receipt(&api, json!({"receipt": one, "kind": "displayed"})).await.status, 204);
+        assert_eq!(report_receipt(&api, click.clone()).await.status, 204);
     }
-    assert_eq!(report(&api, json!({"receipt": one, "kind": "clicked", "action": "other"})).await.status, 204);
+    assert_eq!(report_receipt(&api, json!({"receipt": one, "kind": "clicked", "action": "other"})).await.status, 204);
     assert_eq!(reported(&api, &message).await, [1, 1, 1, 0]);
     let batch = json!([
         {"receipt": two, "kind": "closed"}, {"receipt": two, "kind": "closed"}, {"receipt": two, "kind": "displayed"},
         {"receipt": one, "kind": "displayed"}
     ]);
-    assert_eq!(report(&api, batch).await.ok(202), json!({"taken": 4, "refused": 0}));
+    assert_eq!(report_receipt(&api, batch).await.ok(202), json!({"taken": 4, "refused": 0}));
     assert_eq!(reported(&api, &message).await, [2, 2, 1, 1]);
     let counts = api.counts(&message).await;
     assert_eq!((&counts["awaiting_ack"], &counts["unconfirmed"]), (&json!(1), &json!(0)));
@@ -111,12 +93,12 @@ async fn first_report_counts_repeats_change_nothing() {
 
 #[tokio::test]
 async fn wrong_receipt_is_refused_silently_and_alone() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let (message, to) = accepted(&api, 1).await;
-    let good = token(&api.vault, &message, &to[0]);
-    let foreign = token(&Vault::new([(1, [1; 32])], &[1; 32]), &message, &to[0]);
+    let good = receipt_token(&api.vault, &message, &to[0]);
+    let foreign = receipt_token(&Vault::new([(1, [1; 32])], &[1; 32]), &message, &to[0]);
     for wrong in [foreign.as_str(), "", "x", &good[1..]] {
-        let refused = report(&api, json!({"receipt": wrong, "kind": "displayed"})).await;
+        let refused = report_receipt(&api, json!({"receipt": wrong, "kind": "displayed"})).await;
         assert_eq!(refused.refusal(), (400, "invalid_receipt", vec![]), "{wrong}");
         assert_eq!(refused.json["detail"], "This server did not issue the receipt.");
     }
@@ -127,21 +109,21 @@ async fn wrong_receipt_is_refused_silently_and_alone() {
         (json!({"receipt": good, "kind": "clicked", "when": 1}), "/when"),
         (json!(vec![json!({"receipt": good, "kind": "displayed"}); 101]), ""),
     ] {
-        assert_eq!(report(&api, body.clone()).await.refusal(), (422, "invalid", vec![pointer]), "{body}");
+        assert_eq!(report_receipt(&api, body.clone()).await.refusal(), (422, "invalid", vec![pointer]), "{body}");
     }
     let mixed = json!([
         {"receipt": foreign, "kind": "displayed"}, 7, {"receipt": good, "kind": "seen"}, {"receipt": good, "kind": "clicked"}
     ]);
-    assert_eq!(report(&api, mixed).await.ok(202), json!({"taken": 1, "refused": 3}));
-    assert_eq!(report(&api, json!([])).await.ok(202), json!({"taken": 0, "refused": 0}));
+    assert_eq!(report_receipt(&api, mixed).await.ok(202), json!({"taken": 1, "refused": 3}));
+    assert_eq!(report_receipt(&api, json!([])).await.ok(202), json!({"taken": 0, "refused": 0}));
     assert_eq!(reported(&api, &message).await, [1, 0, 1, 0]);
 }
 
 #[tokio::test]
 async fn beacon_needs_no_preflight_nor_secret() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let (message, to) = accepted(&api, 1).await;
-    let body = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "closed"}).to_string();
+    let body = json!({"receipt": receipt_token(&api.vault, &message, &to[0]), "kind": "closed"}).to_string();
     let request = |kind: &str, origin: &str| {
         let request = Request::post("/v1/apps/shop/receipts").header("content-type", kind).header("origin", origin);
         request.body(Body::from(body.clone())).unwrap()
@@ -163,28 +145,29 @@ async fn beacon_needs_no_preflight_nor_secret() {
 async fn concurrent_reports_count_once_each() {
     let receipts =
         receipts::ReceiptConfig { linger: Duration::from_millis(5), batch: 8, ..receipts::ReceiptConfig::default() };
-    let api = TestApi::with(ApiConfig { receipts, ..settings() }, None).await;
+    let api = TestApi::with(ApiConfig { receipts, ..receipt_config() }, None).await;
     let (message, to) = accepted(&api, 20).await;
     let kinds = ["displayed", "clicked", "closed", "displayed"];
-    let bodies =
-        to.iter().flat_map(|to| kinds.map(|kind| json!({"receipt": token(&api.vault, &message, to), "kind": kind})));
-    let replies = futures_util::future::join_all(bodies.map(|body| report(&api, body))).await;
+    let bodies = to
+        .iter()
+        .flat_map(|to| kinds.map(|kind| json!({"receipt": receipt_token(&api.vault, &message, to), "kind": kind})));
+    let replies = futures_util::future::join_all(bodies.map(|body| report_receipt(&api, body))).await;
     assert!(replies.iter().all(|reply| reply.status == 204), "{replies:?}");
     assert_eq!(reported(&api, &message).await, [20, 20, 20, 20]);
 }
 
 #[tokio::test]
 async fn aged_receipts_keep_the_time_of_the_event() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let (message, to) = accepted(&api, 3).await;
     let start = api.clock.now();
     api.clock.advance(Duration::from_secs(7_200));
-    let tokens: Vec<String> = to.iter().map(|id| token(&api.vault, &message, id)).collect();
+    let tokens: Vec<String> = to.iter().map(|id| receipt_token(&api.vault, &message, id)).collect();
     let list = json!([
         {"receipt": tokens[0], "kind": "displayed", "age": 3_600}, {"receipt": tokens[1], "kind": "clicked", "age": u32::MAX},
         {"receipt": tokens[2], "kind": "displayed", "age": -1}, {"receipt": tokens[2], "kind": "clicked"},
     ]);
-    assert_eq!(report(&api, list).await.ok(202), json!({"taken": 3, "refused": 1}));
+    assert_eq!(report_receipt(&api, list).await.ok(202), json!({"taken": 3, "refused": 1}));
     for (id, seconds) in to.iter().zip([3_600, 0, 7_200]) {
         let delivery = api.get(&format!("/messages/{message}/deliveries/{id}")).await.ok(200);
         let at: chrono::DateTime<chrono::Utc> = delivery["receipts"][0]["at"].as_str().unwrap().parse().unwrap();
@@ -195,7 +178,7 @@ async fn aged_receipts_keep_the_time_of_the_event() {
 /// Two processes report on the same deliveries at the same time: only one of them saw the first receipt of each.
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_of_two_processes_count_a_delivery_once() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let (message, to) = accepted(&api, 30).await;
     let app = api.app_id();
     let (now, kept_since) = (api.clock.now(), bellwire_store::outcomes::receipts::kept_since(api.clock.now(), 35));
@@ -220,7 +203,7 @@ async fn writers_of_two_processes_count_a_delivery_once() {
 
 #[tokio::test]
 async fn unknown_figures_are_null() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let to = api.subscribe(&fcm("a"), json!({})).await["id"].as_str().unwrap().to_owned();
     let untouched = send(&api, std::slice::from_ref(&to), json!({"payload": "x", "envelope": false})).await;
     let counts = api.get(&format!("/messages/{untouched}")).await.ok(200)["counts"].clone();
@@ -236,16 +219,16 @@ async fn unknown_figures_are_null() {
 
 #[tokio::test]
 async fn foreign_or_expired_receipts_change_nothing() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let (message, to) = accepted(&api, 1).await;
     api.make_app("other").await;
-    let receipt = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "displayed"});
+    let receipt = json!({"receipt": receipt_token(&api.vault, &message, &to[0]), "kind": "displayed"});
     let reply = api.call(Method::POST, "/v1/apps/other/receipts", None, Some(receipt.clone())).await;
     assert_eq!(reply.status, 204);
     assert_eq!(reported(&api, &message).await, [0; 4], "it came under another app");
     api.clock.advance(Duration::from_secs(36 * 86_400));
     partitions::ensure(&api.pool, api.clock.now()).await.unwrap();
-    assert_eq!(report(&api, receipt).await.status, 204);
+    assert_eq!(report_receipt(&api, receipt).await.status, 204);
     assert_eq!(reported(&api, &message).await, [0; 4], "it came too late");
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM receipts").fetch_one(&api.pool).await.unwrap();
     assert_eq!(rows, 0);
@@ -255,11 +238,13 @@ async fn foreign_or_expired_receipts_change_nothing() {
 async fn receipt_burst_does_not_block_subscribing() {
     let receipts_per_client = RequestRate { burst: 3, per_minute: 1 };
     let receipts_per_app = RequestRate { burst: 5, per_minute: 1 };
-    let api =
-        TestApi::with(ApiConfig { receipts_per_client, receipts_per_app, trusted_proxies: 1, ..settings() }, None)
-            .await;
+    let api = TestApi::with(
+        ApiConfig { receipts_per_client, receipts_per_app, trusted_proxies: 1, ..receipt_config() },
+        None,
+    )
+    .await;
     let (message, to) = accepted(&api, 1).await;
-    let body = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "displayed"});
+    let body = json!({"receipt": receipt_token(&api.vault, &message, &to[0]), "kind": "displayed"});
     let from = async |address: &str| {
         let headers = [("origin", ORIGIN), ("x-forwarded-for", address)];
         api.call_with(Method::POST, "/v1/apps/shop/receipts", None, Some(body.clone()), &headers).await
@@ -278,23 +263,23 @@ async fn receipt_burst_does_not_block_subscribing() {
 
 #[tokio::test]
 async fn unstored_receipt_is_not_acknowledged() {
-    let full = receipts::ReceiptConfig { waiting_max: 1, ..settings().receipts };
-    let api = TestApi::with(ApiConfig { receipts: full, ..settings() }, None).await;
+    let full = receipts::ReceiptConfig { waiting_max: 1, ..receipt_config().receipts };
+    let api = TestApi::with(ApiConfig { receipts: full, ..receipt_config() }, None).await;
     let (message, to) = accepted(&api, 1).await;
-    let one = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "displayed"});
+    let one = json!({"receipt": receipt_token(&api.vault, &message, &to[0]), "kind": "displayed"});
     let two = json!([one, one]);
-    let refused = report(&api, two).await;
+    let refused = report_receipt(&api, two).await;
     assert_eq!((refused.refusal(), refused.header("retry-after")), ((503, "too_many_receipts", vec![]), "1"));
     sqlx::query("ALTER TABLE receipts RENAME TO elsewhere").execute(&api.pool).await.unwrap();
-    assert_eq!(report(&api, one.clone()).await.refusal(), (503, "database_unavailable", vec![]));
+    assert_eq!(report_receipt(&api, one.clone()).await.refusal(), (503, "database_unavailable", vec![]));
     sqlx::query("ALTER TABLE elsewhere RENAME TO receipts").execute(&api.pool).await.unwrap();
-    assert_eq!(report(&api, one).await.status, 204, "reported again, it is taken");
+    assert_eq!(report_receipt(&api, one).await.status, 204, "reported again, it is taken");
     assert_eq!(reported(&api, &message).await, [1, 1, 0, 0]);
 }
 
 #[tokio::test]
 async fn receipt_ends_a_waiting_delivery_as_accepted() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let to: Vec<String> = [
         api.subscribe(&fcm("a"), json!({})).await["id"].as_str().unwrap().to_owned(),
         api.subscribe(&fcm("b"), json!({})).await["id"].as_str().unwrap().to_owned(),
@@ -303,8 +288,8 @@ async fn receipt_ends_a_waiting_delivery_as_accepted() {
     let message = send(&api, &to, json!({"content": content()})).await;
     // Its push timed out, but had arrived.
     sqlx::query("UPDATE queue SET retries = 1").execute(&api.pool).await.unwrap();
-    let receipt = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "clicked"});
-    assert_eq!(report(&api, receipt).await.status, 204);
+    let receipt = json!({"receipt": receipt_token(&api.vault, &message, &to[0]), "kind": "clicked"});
+    assert_eq!(report_receipt(&api, receipt).await.status, 204);
     let counts = api.counts(&message).await;
     let n = |name: &str| counts[name].as_i64().unwrap();
     assert_eq!((n("accepted"), n("acknowledged"), n("retrying"), n("clicked")), (1, 1, 1, 1));
@@ -322,8 +307,8 @@ async fn early_receipt_is_not_counted_twice() {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let subscriber = &app.subscribe("mozilla", 0..1).await[0];
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
-    until(&app, |report| held(report) == 1).await;
-    let body = json!({"receipt": token(&app.vault, &message, &subscriber.id), "kind": "displayed"});
+    until_report(&app, |report| held(report) == 1).await;
+    let body = json!({"receipt": receipt_token(&app.vault, &message, &subscriber.id), "kind": "displayed"});
     assert_eq!(app.call(Method::POST, "/v1/apps/shop/receipts", body).await.status, 204);
     assert_eq!(app.delivery(&message, &subscriber.id).await["state"], "accepted");
     app.simulator.remove_rule(hold);

@@ -4,45 +4,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use bellwire_core::event_type::EventType;
 
 use crate::support::TempDir;
+use crate::support::generated_parts::{END, compare_generated_parts};
+use crate::support::metrics::rendered_metrics;
+use crate::support::repository::root;
 
-const END: &str = "<!-- /generated -->";
 /// Words of a table's cell.
 const WORDS_MAX: usize = 20;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Compares the generated parts of a guide with what `generate` returns for their kind and names. `None`: another test compares
-/// that kind. Writes the corrected guide below cargo's directory for tests.
-pub fn compare(guide: &Path, generate: impl Fn(&str, &[&str]) -> Option<String>) -> Result<usize, String> {
-    let text = fs::read_to_string(guide).expect("a guide");
-    let (mut fresh, mut rest, mut parts) = (String::new(), text.as_str(), 0);
-    while let Some((before, after)) = rest.split_once("<!-- generated: ") {
-        let (head, after) = after.split_once(" -->\n").expect("the head of a part ends its line");
-        let (old, after) = after.split_once(END).expect("the end of a part");
-        let words: Vec<&str> = head.split(' ').collect();
-        let new = generate(words[0], &words[1..]);
-        parts += usize::from(new.is_some());
-        write!(fresh, "{before}<!-- generated: {head} -->\n{}{END}", new.as_deref().unwrap_or(old)).expect("a string");
-        rest = after;
-    }
-    fresh.push_str(rest);
-    if fresh == text {
-        return Ok(parts);
-    }
-    let name = guide.strip_prefix(root()).expect("within the repository");
-    let corrected = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(corrected.parent().expect("a directory")).expect("cargo's own directory");
-    fs::write(&corrected, fresh).expect("cargo's own directory");
-    Err(format!("the code declares something else: cp {} {}", corrected.display(), name.display()))
-}
 
 fn guides() -> impl Iterator<Item = PathBuf> {
     let directories = [root().join("docs"), root().join("docs/operate")];
@@ -131,7 +104,7 @@ fn list_of_events(is_listed: impl Fn(EventType) -> bool) -> String {
 }
 
 fn list_of_metrics(names: &[&str]) -> String {
-    let rendered = crate::prometheus::rendered();
+    let rendered = rendered_metrics();
     let help = |name: &str| {
         let family = name.trim_end_matches("_total");
         let line = rendered.lines().find_map(|line| line.strip_prefix(&format!("# HELP {family} ")));
@@ -152,7 +125,7 @@ fn reference_in_guides_matches_the_code() {
         ("lists", []) => None, // see api::contract
         _ => panic!("nothing generates {kind} {names:?}"),
     };
-    let compared: Vec<_> = guides().map(|guide| compare(&guide, generate)).collect();
+    let compared: Vec<_> = guides().map(|guide| compare_generated_parts(&guide, generate)).collect();
     let faults: Vec<_> = compared.iter().filter_map(|compared| compared.as_ref().err()).cloned().collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
     let parts: usize = compared.iter().flatten().sum();

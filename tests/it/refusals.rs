@@ -7,8 +7,8 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_webpush::keys::SigningKey;
 use serde_json::json;
 
-use crate::delivery::counts;
 use crate::support::app::TestApp;
+use crate::support::counts;
 
 fn refused(status: u16) -> Rule {
     Rule::always(RuleAction::Answer { status, headers: Default::default(), body: String::new() })

@@ -12,12 +12,12 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::queue::claims::{self, DueSpan, LEASE, TakeBatchResult};
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
-use crate::stops::{IN_FLIGHT, claim_and_die, hold, let_go, until_told};
 use crate::support::app::{Setup, Subscriber, TestApp, scalar, until_waiting};
 use crate::support::citus::cluster;
+use crate::support::engine::{claim_and_crash, until_changes_read};
 use crate::support::push_service::{Browser, PushService};
-use crate::support::seed_together;
+use crate::support::simulator_rules::{IN_FLIGHT, hold_all, release_until_idle};
+use crate::support::{counts, seed_together};
 
 fn one_batch() -> DispatchConfig {
     DispatchConfig { batch_min: 200, batch_max: 200, ..DispatchConfig::default() }
@@ -43,11 +43,11 @@ async fn retry_follows_the_replacement_out_of_batches() {
     let old = seed_together(&app, "fcm", 0..120).await;
     let later = Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) };
     app.simulator.add_rule(later).unwrap();
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
     let new = replace(&app, &old[5], 500).await;
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     assert_eq!(app.counts(&message).await["retrying"], 1);
     app.advance(Duration::from_secs(60)).await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 120), ("accepted", 120), ("awaiting_ack", 120)]));
@@ -63,7 +63,7 @@ async fn replaced_endpoint_gets_no_late_push() {
     // The one that the campaign comes to last: on Citus shards follow one another, elsewhere ids do.
     let shard = |it: &&Subscriber| it.id.parse::<SubscriptionId>().expect("an id").shard();
     let old = if cluster().is_some() { all.iter().max_by_key(shard).expect("some") } else { &all[119] };
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let campaign = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
     let mut single = Vec::new();
@@ -71,8 +71,8 @@ async fn replaced_endpoint_gets_no_late_push() {
         single.push(app.send(json!({"subscriptions": [old.id]}), json!({})).await);
     }
     let new = replace(&app, old, 500).await;
-    until_told(&app).await;
-    let_go(&app, rule).await;
+    until_changes_read(&app).await;
+    release_until_idle(&app, rule).await;
     assert_eq!((received(&app, old), received(&app, &new)), (0, 6));
     assert_eq!(app.counts(&campaign).await, counts(&[("targeted", 120), ("accepted", 120), ("awaiting_ack", 120)]));
     for message in &single {
@@ -98,7 +98,7 @@ async fn gone_replaced_endpoint_loses_nothing() {
     let message = app.send(json!({"subscriptions": [old]}), json!({"tier": "transactional"})).await;
     service.until_pushed(1).await;
     let new = register(&second, json!({"replaces": {"id": old}})).await;
-    until_told(&app).await;
+    until_changes_read(&app).await;
     service.hold(false);
     app.advance(Duration::from_secs(1)).await;
     assert_eq!((service.pushed_to(&first).len(), service.pushed_to(&second).len()), (1, 1));
@@ -155,12 +155,12 @@ async fn gone_in_batch_goes_to_unread_successor() {
 async fn delivery_in_flight_ends_by_its_response() {
     let app = TestApp::start().await;
     let old = app.subscribe("fcm", 0..1).await.remove(0);
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"subscriptions": [old.id]}), json!({})).await;
     app.until_held(rule, 1).await;
     let new = replace(&app, &old, 1).await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("dispatching", 1)]));
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     assert_eq!((received(&app, &old), received(&app, &new)), (1, 0));
     assert_eq!(app.delivery(&message, &old.id).await["state"], "accepted");
     assert_eq!(app.metrics.settle_fenced.get(), 0);
@@ -200,7 +200,7 @@ async fn dead_workers_rows_reach_the_last_successor() {
     let all = app.subscribe("fcm", 0..120).await;
     let single = app.send(json!({"subscriptions": [all[0].id]}), json!({})).await;
     let campaign = app.send(json!({"all": true}), json!({})).await;
-    claim_and_die(&app, Tier::Promotional).await;
+    claim_and_crash(&app, Tier::Promotional).await;
     let next = replace(&app, &all[0], 500).await;
     let last = replace(&app, &next, 501).await;
     app.clock.advance(LEASE + Duration::from_secs(1));
@@ -217,7 +217,7 @@ async fn ended_or_foreign_successor_inherits_nothing() {
     app.dispatcher.stop(Duration::ZERO).await;
     let all = app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
     let to_ann = app.send(json!({"users": ["ann"]}), json!({})).await;
-    claim_and_die(&app, Tier::Promotional).await;
+    claim_and_crash(&app, Tier::Promotional).await;
     let ended = replace(&app, &all[0], 500).await;
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", ended.id), Value::Null).await.ok(204);
     assert_eq!(app.come_back("fcm", 500).await, ended.id);

@@ -4,9 +4,8 @@ use bellwire_dispatch::DispatchConfig;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::json;
 
-use crate::crash::{held, until};
-use crate::delivery::counts;
-use crate::support::{Setup, TestApp, seed};
+use crate::support::simulator_rules::{held, until_report};
+use crate::support::{Setup, TestApp, counts, seed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_engines_share_a_campaign_without_duplicates() {
@@ -17,9 +16,9 @@ async fn two_engines_share_a_campaign_without_duplicates() {
     let other = app.worker(app.clock.clone()).await;
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) == 4 * 31).await; // what both may have in flight in two lanes
+    until_report(&app, |report| held(report) == 4 * 31).await; // what both may have in flight in two lanes
     app.simulator.remove_rule(hold);
-    until(&app, |report| report.accepted >= 600).await; // an engine alone may be idle while the other claims
+    until_report(&app, |report| report.accepted >= 600).await; // an engine alone may be idle while the other claims
     app.run_until_idle_with(&other).await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 600), ("accepted", 600), ("awaiting_ack", 600)]));
     let report = app.simulator.report();
@@ -41,7 +40,7 @@ async fn two_racing_engines_send_each_row_once() {
         messages.push(app.send(json!({"subscriptions": ids}), json!({"tier": "transactional"})).await);
     }
     let (one, other) = tokio::join!(app.worker(app.clock.clone()), app.worker(app.clock.clone()));
-    until(&app, |report| report.accepted >= 200).await;
+    until_report(&app, |report| report.accepted >= 200).await;
     tokio::join!(one.run_until_idle(), other.run_until_idle());
     for message in &messages {
         assert_eq!(app.counts(message).await["accepted"], 40);

@@ -9,8 +9,8 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::identity::plain_hmac;
 use crate::support::TestApp;
+use crate::support::identity::user_hmac;
 
 const CONTRACT: &str = include_str!("../../static/sdk/test/shared/contract.json");
 const ORIGIN: &str = "https://shop.example";
@@ -84,7 +84,7 @@ impl<'a> Player<'a> {
             return self.browser(name);
         }
         if let Some(user) = text.strip_prefix("$signed:") {
-            return plain_hmac(user, &self.secret).into();
+            return user_hmac(user, &self.secret).into();
         }
         match text.split_once('$') {
             Some((before, name)) => format!("{before}{}", self.kept[name].as_str().unwrap()).into(),

@@ -1,12 +1,12 @@
 //! Packages that the guides name are installed from a running server, and load.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::{Value, json};
-use tokio::process::Command;
 
-use crate::docs::{Page, commands};
+use crate::support::guide_pages::{Page, commands, pages};
+use crate::support::program::run_offline;
+use crate::support::repository::root;
 use crate::support::{Server, TempDir, TestApp};
 
 /// Addresses of the server in the guides.
@@ -31,10 +31,6 @@ const LOAD: &str = r#"
     console.log(JSON.stringify({ version, license, repository, engines, texts, exported, worker: Object.keys(self.bellwire ?? {}) }));
 "#;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 /// Paths on the server of the packages that the guides have people install.
 fn installed_by_guides(pages: &[Page]) -> BTreeSet<String> {
     let all = pages.iter().flat_map(Page::shell).flat_map(commands);
@@ -57,29 +53,17 @@ fn named_by_guides(pages: &[Page]) -> BTreeSet<String> {
     texts.flat_map(names).collect()
 }
 
-/// Runs a program in a directory. npm reaches no registry there.
-pub async fn run(program: &str, arguments: &[&str], at: &TempDir) -> String {
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(at.path()).env("HOME", at.path());
-    command.env("npm_config_cache", at.path().join("cache")).env("npm_config_registry", "http://127.0.0.1:9");
-    command.env("npm_config_fetch_retries", "0").env("npm_config_audit", "false").env("npm_config_fund", "false");
-    let output = command.output().await.unwrap_or_else(|error| panic!("{program}: {error}; `make deps` installs it"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}:\n{errors}");
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_of_the_guides_install_and_load() {
     let app = TestApp::start().await;
     let server = Server::with(&app, &["--roles", "api"]).await;
-    let pages = Page::all();
+    let pages = pages();
     let (mut loaded, dir) = (BTreeSet::new(), TempDir::new());
     std::fs::write(dir.path().join("package.json"), "{}").expect("a file of ours");
     for path in installed_by_guides(&pages) {
-        run("npm", &["i", &format!("http://{}{path}", server.address)], &dir).await;
+        run_offline("npm", &["i", &format!("http://{}{path}", server.address)], &dir).await;
     }
-    run("npm", &["ci"], &dir).await; // the lock file fits what the server serves
+    run_offline("npm", &["ci"], &dir).await; // the lock file fits what the server serves
     let manifest = std::fs::read_to_string(dir.path().join("package.json")).expect("npm wrote it");
     let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
     for framework in ["react", "vue"] {
@@ -87,7 +71,7 @@ async fn packages_of_the_guides_install_and_load() {
         std::os::unix::fs::symlink(installed, dir.path().join("node_modules").join(framework)).expect("a link");
     }
     for name in manifest["dependencies"].as_object().expect("packages").keys() {
-        let printed = run("node", &["--input-type=module", "-e", LOAD, name], &dir).await;
+        let printed = run_offline("node", &["--input-type=module", "-e", LOAD, name], &dir).await;
         let printed: Value = serde_json::from_str(&printed).expect("JSON");
         assert_eq!(printed["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(printed["texts"], json!(["README.md", "LICENSE", "LICENSE-MIT", "LICENSE-APACHE"]));

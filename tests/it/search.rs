@@ -8,8 +8,8 @@ use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
 use crate::support::TestApp;
+use crate::support::api::TestApi;
 use crate::support::app::until_waiting;
 
 type Pair = (String, String);

@@ -13,8 +13,9 @@ use bellwire_segment::Expression;
 use bellwire_store::queue::claims::{DueSpan, LEASE, TakeBatchResult, take_batch};
 use serde_json::{Value, json};
 
-use crate::crash::{expire_leases, held, hold_after, release, until, without_engine};
 use crate::support::app::{PATIENCE, Subscriber};
+use crate::support::engine::{expire_leases, without_engine};
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
 use crate::support::{Server, TestApp, note, seed};
 
 /// The subscriptions that a message was delivered to.
@@ -210,13 +211,13 @@ async fn killed_segment_fan_out_loses_nobody() {
     let rules = hold_after(&app, 100);
     let server = Server::start(&app).await;
     let message = app.send(json!({"segment": "tag('odd')"}), json!({})).await;
-    until(&app, |report| report.accepted >= 100 && held(report) >= 30).await;
+    until_report(&app, |report| report.accepted >= 100 && held(report) >= 30).await;
     server.kill().await;
     release(&app, rules);
 
     let server = Server::start(&app).await;
     expire_leases(&app.pool).await;
-    let report = until(&app, |report| report.deliveries >= odd).await;
+    let report = until_report(&app, |report| report.deliveries >= odd).await;
     assert_eq!((report.deliveries, report.without_id), (odd, 0));
     server.terminate();
     assert!(server.end(PATIENCE).await.success());

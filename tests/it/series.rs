@@ -9,11 +9,11 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::outcomes::rollups;
 use serde_json::{Value, json};
 
-use crate::api::TestApi;
-use crate::campaigns::{advance, go, plan, started};
-use crate::crash::without_engine;
-use crate::receipts::{report, settings, token};
+use crate::support::api::{TestApi, content, fcm};
 use crate::support::app::{DAY, PATIENCE, scalar, until_waiting};
+use crate::support::campaigns::{advance, plan, run_scheduler, started};
+use crate::support::engine::without_engine;
+use crate::support::receipts::{receipt_config, receipt_token, report_receipt};
 use crate::support::{Server, TestApp, seed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -273,23 +273,23 @@ async fn subscription_gains_and_losses_show_by_reason() {
 
 #[tokio::test]
 async fn receipts_show_as_shares_of_what_could_report() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let mut subscriptions = Vec::new();
     for n in 0..4 {
-        let made = api.subscribe(&crate::api::fcm(&format!("s{n}")), json!({})).await;
+        let made = api.subscribe(&fcm(&format!("s{n}")), json!({})).await;
         subscriptions.push(made["id"].as_str().unwrap().to_owned());
     }
-    let message = json!({"to": {"subscriptions": subscriptions}, "content": crate::api::content(), "ttl": 60});
+    let message = json!({"to": {"subscriptions": subscriptions}, "content": content(), "ttl": 60});
     let message = api.post("/messages", message).await.ok(202)["id"].as_str().unwrap().to_owned();
     // Nothing is sent here: a first receipt tells that the push arrived.
     for subscription in &subscriptions[..2] {
-        let receipt = token(&api.vault, &message, subscription);
+        let receipt = receipt_token(&api.vault, &message, subscription);
         for kind in ["displayed", "displayed", "clicked"] {
-            report(&api, json!({"receipt": receipt, "kind": kind})).await.ok(204);
+            report_receipt(&api, json!({"receipt": receipt, "kind": kind})).await.ok(204);
         }
     }
-    let closed = token(&api.vault, &message, &subscriptions[2]);
-    report(&api, json!({"receipt": closed, "kind": "closed"})).await.ok(204);
+    let closed = receipt_token(&api.vault, &message, &subscriptions[2]);
+    report_receipt(&api, json!({"receipt": closed, "kind": "closed"})).await.ok(204);
     while rollups::fold(&api.pool).await.unwrap() {}
     let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT00:00:00Z").to_string();
     let now = api.clock.now();
@@ -371,7 +371,7 @@ async fn metrics_are_complete_until_unfolded_changes() {
 #[tokio::test]
 async fn excess_charts_are_asked_to_retry() {
     let api = TestApi::with(
-        bellwire::testkit::api::ApiConfig { charts_at_once: 1, place_patience: Duration::ZERO, ..settings() },
+        bellwire::testkit::api::ApiConfig { charts_at_once: 1, place_patience: Duration::ZERO, ..receipt_config() },
         None,
     )
     .await;
@@ -432,7 +432,7 @@ async fn latency_excludes_intended_waiting() {
     assert_eq!(app.counts(&paused).await["accepted"], 4);
 
     let paced = started(&app, plan("paced", json!({"pace": {"per_minute": 60}}))).await;
-    go(&app).await;
+    run_scheduler(&app).await;
     for _ in 0..5 {
         advance(&app, Duration::from_secs(1)).await;
     }

@@ -18,8 +18,8 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::crash::without_engine;
 use crate::support::app::{PATIENCE, scalar};
+use crate::support::engine::without_engine;
 use crate::support::{Server, TempDir, TestApp};
 
 const BELLWIRE: &str = env!("CARGO_BIN_EXE_bellwire");

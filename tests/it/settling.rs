@@ -8,12 +8,11 @@ use serde_json::json;
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
 
-use crate::crash::{held, until};
-use crate::delivery::counts;
-use crate::fencing::{AFTER_LEASE, N, SETTLE_BATCH, all_accepted, one_batch};
-use crate::stops::until_told;
 use crate::support::app::{PATIENCE, scalar, until_waiting};
-use crate::support::{Moment, Setup, TestApp, TestDatabase, seed, seed_together};
+use crate::support::batches::{AFTER_LEASE, BATCH_SIZE, SETTLE_BATCH, all_accepted, single_batch};
+use crate::support::engine::until_changes_read;
+use crate::support::simulator_rules::{held, until_report};
+use crate::support::{Moment, Setup, TestApp, TestDatabase, counts, seed, seed_together};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_claimed_while_settlings_fail() {
@@ -22,7 +21,7 @@ async fn nothing_is_claimed_while_settlings_fail() {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed(&app, "mozilla", 0..300).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) == 15).await;
+    until_report(&app, |report| held(report) == 15).await;
     // Of three batches that are settled at a time, after the fourth failure one has failed twice: the first is known.
     const FAILURES: u64 = 6;
     (0..FAILURES).for_each(|_| app.proxy().cut_at(Moment::Before, SETTLE_BATCH));
@@ -40,40 +39,45 @@ async fn nothing_is_claimed_while_settlings_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_settling_slows_claims_without_duplicates() {
-    const N: u64 = 1_200;
+    const BATCH_SIZE: u64 = 1_200;
     let dispatch = DispatchConfig { lane_limit_max: 32, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    seed(&app, "mozilla", 0..N as u32).await;
+    seed(&app, "mozilla", 0..BATCH_SIZE as u32).await;
     let mut slow = app.pool.begin().await.unwrap();
     // However long the test waits.
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
     sqlx::query("LOCK TABLE attempts IN SHARE ROW EXCLUSIVE MODE").execute(&mut *slow).await.unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 240).await;
+    until_report(&app, |report| report.accepted >= 240).await;
     for _ in 0..3 {
-        until_told(&app).await;
+        until_changes_read(&app).await;
         app.clock.advance(LEASE * 2 / 3); // long enough for a lease that is not renewed to run out
     }
-    until_told(&app).await;
+    until_changes_read(&app).await;
     let cut = app.counts(&message).await["targeted"];
     assert!(cut < 600, "{cut} were cut while none could be settled");
     slow.rollback().await.unwrap();
     app.run_until_idle().await;
-    let end = i64::try_from(N).unwrap();
+    let end = i64::try_from(BATCH_SIZE).unwrap();
     assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
-    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (N, 0), "nothing was sent twice");
+    assert_eq!(
+        (app.simulator.report().requests, app.metrics.settle_fenced.get()),
+        (BATCH_SIZE, 0),
+        "nothing was sent twice"
+    );
     app.finish().await;
 }
 
 /// Each group of rows is written soon, but many wait behind one another.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_behind_fast_groups_keep_their_leases() {
-    const N: u32 = 900;
+    const BATCH_SIZE: u32 = 900;
     let dispatch = DispatchConfig { lane_limit_max: 256, ..DispatchConfig::default() };
     // Citus takes no trigger on a distributed table.
     let database = Some(TestDatabase::plain().await);
     let app = TestApp::with(Setup { dispatch, database, ..Setup::default() }).await;
-    let ids: Vec<String> = seed_together(&app, "mozilla", 0..N).await.into_iter().map(|seeded| seeded.id).collect();
+    let ids: Vec<String> =
+        seed_together(&app, "mozilla", 0..BATCH_SIZE).await.into_iter().map(|seeded| seeded.id).collect();
     let mut gate = app.pool.acquire().await.unwrap();
     sqlx::raw_sql(
         "CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
@@ -84,11 +88,11 @@ async fn rows_behind_fast_groups_keep_their_leases() {
     .await
     .unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
-    until(&app, |report| report.accepted == u64::from(N)).await;
+    until_report(&app, |report| report.accepted == u64::from(BATCH_SIZE)).await;
     for _ in 0..3 {
         for _ in 0..2 {
             app.clock.advance(LEASE / 3);
-            until_told(&app).await;
+            until_changes_read(&app).await;
         }
         until_waiting(&app.pool, 1).await;
         sqlx::raw_sql("SELECT pg_advisory_unlock(7); SELECT pg_advisory_lock(7)").execute(&mut *gate).await.unwrap();
@@ -96,9 +100,13 @@ async fn rows_behind_fast_groups_keep_their_leases() {
     sqlx::raw_sql("SELECT pg_advisory_unlock(7)").execute(&mut *gate).await.unwrap();
     drop(gate);
     app.run_until_idle().await;
-    let end = i64::from(N);
+    let end = i64::from(BATCH_SIZE);
     assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
-    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (u64::from(N), 0), "sent once");
+    assert_eq!(
+        (app.simulator.report().requests, app.metrics.settle_fenced.get()),
+        (u64::from(BATCH_SIZE), 0),
+        "sent once"
+    );
     app.finish().await;
 }
 
@@ -131,8 +139,8 @@ async fn lagging_settler_gets_no_more_work() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_responses_are_settled_as_rows_at_once() {
-    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
-    seed_together(&app, "fcm", 0..N).await;
+    let app = TestApp::with(Setup { dispatch: single_batch(), ..Setup::default() }).await;
+    seed_together(&app, "fcm", 0..BATCH_SIZE).await;
     let slow = |index, action| Rule { endpoints: Some([index].into()), delay_ms: 1_500, ..Rule::always(action) };
     let too_large = Rule { attempts: Some([1, 1]), ..slow(1, RuleAction::TooLarge) };
     for rule in [slow(0, RuleAction::Behave), too_large] {
@@ -144,7 +152,7 @@ async fn late_responses_are_settled_as_rows_at_once() {
     app.run_until_idle().await;
     assert_eq!(app.counts(&message).await, all_accepted(), "nothing waits for a lease to run out");
     let rows = "SELECT count(*) FROM attempts WHERE took_ms >= 1500";
-    assert_eq!((scalar(&app.pool, rows).await, app.simulator.report().requests), (2, u64::from(N) + 1));
+    assert_eq!((scalar(&app.pool, rows).await, app.simulator.report().requests), (2, u64::from(BATCH_SIZE) + 1));
     assert_eq!(app.metrics.settle_fenced.get(), 0);
     app.finish().await;
 }
@@ -156,7 +164,7 @@ async fn one_unsettleable_row_blocks_no_other() {
     let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
-    until(&app, |report| held(report) == 31).await;
+    until_report(&app, |report| held(report) == 31).await;
     // For any error of Postgres about one of them.
     let odd: SubscriptionId = subscribers[20].id.parse().unwrap();
     let refuse = format!("ALTER TABLE attempts ADD CONSTRAINT odd CHECK (subscription <> '{}')", odd.0);
@@ -179,7 +187,7 @@ async fn one_locked_row_blocks_no_other() {
     let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
-    until(&app, |report| held(report) == 20).await;
+    until_report(&app, |report| held(report) == 20).await;
     let locked: SubscriptionId = ids[7].parse().unwrap();
     let mut slow = app.pool.begin().await.unwrap();
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();

@@ -9,10 +9,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::crash::{held, hold_after, release, until, without_engine};
-use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
-use crate::support::{Server, Setup, TestApp, seed, seed_together};
+use crate::support::engine::without_engine;
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
+use crate::support::{Server, Setup, TestApp, counts, seed, seed_together};
 
 const LEASED: &str = "SELECT (SELECT count(*) FROM batches) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
@@ -25,7 +25,7 @@ async fn shutdown_finishes_attempts_and_releases_the_rest() {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed_together(&app, "fcm", 0..300).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) == 28 && report.unanswered == 3).await;
+    until_report(&app, |report| held(report) == 28 && report.unanswered == 3).await;
 
     // The stop has begun by the time that the held requests are let go.
     let stop = app.dispatcher.stop(Duration::from_secs(2));
@@ -54,7 +54,7 @@ async fn shutdown_mid_campaign_repeats_nothing() {
     let rules = hold_after(&app, 300);
     let mut server = Server::start(&app).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 300 && held(report) >= 30).await;
+    until_report(&app, |report| report.accepted >= 300 && held(report) >= 30).await;
     server.terminate();
     server.until_said("stopping").await;
     release(&app, rules);
@@ -65,7 +65,7 @@ async fn shutdown_mid_campaign_repeats_nothing() {
     assert_eq!(app.counts(&message).await["accepted"], i64::try_from(done).unwrap());
 
     let server = Server::start(&app).await;
-    until(&app, |report| report.accepted >= u64::from(N)).await;
+    until_report(&app, |report| report.accepted >= u64::from(N)).await;
     server.terminate();
     assert!(server.end(Duration::from_secs(20)).await.success());
     // A cursor without recipients may remain.
@@ -123,7 +123,7 @@ async fn request_in_progress_completes_at_shutdown() {
     assert!(answered.starts_with("HTTP/1.1 202"), "{answered}");
     let message =
         answered.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("its id").to_owned();
-    until(&app, |report| report.accepted == 1).await;
+    until_report(&app, |report| report.accepted == 1).await;
     let rest_of_head = head[40..].replace("Expect: 100-continue\r\n", "") + &body;
     half_head.write_all(rest_of_head.as_bytes()).await.unwrap();
     assert!(rest(&mut half_head).await.starts_with("HTTP/1.1 202"));

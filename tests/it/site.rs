@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::api::{Reply, TestApi, fcm, registration, roomy};
+use crate::support::api::{Reply, TestApi, fcm, high_rate_limits, registration};
 use crate::support::app::until_waiting;
 
 const HERE: &str = "http://localhost:8787";
@@ -51,7 +51,7 @@ async fn apps(api: &TestApi) -> Vec<Value> {
 
 #[tokio::test]
 async fn sdk_is_served_with_types_to_all() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     for (path, kind, cached) in [
         ("/sdk/bellwire.js", "text/javascript; charset=utf-8", "public, max-age=600"),
         ("/sdk/bellwire.d.ts", "text/plain; charset=utf-8", "public, max-age=600"),
@@ -89,7 +89,7 @@ async fn sdk_is_served_with_types_to_all() {
 
 #[tokio::test]
 async fn example_page_is_strict_and_creates_its_app() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     assert_eq!(load(&api, "/example/icon.svg", &[]).await.0, 200);
     assert_eq!(apps(&api).await.len(), 1, "files alone make no app");
     let (status, headers, body) = load(&api, "/example/", &[]).await;
@@ -123,7 +123,7 @@ async fn example_page_is_strict_and_creates_its_app() {
 
 #[tokio::test]
 async fn admin_page_is_strict_at_each_address() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let redirected = load(&api, "/admin", &[]).await;
     assert_eq!((redirected.0, header(&redirected.1, "location")), (308, "/admin/"));
     let (_, _, page) = load(&api, "/admin/", &[]).await;
@@ -161,7 +161,7 @@ async fn admin_page_is_strict_at_each_address() {
 
 #[tokio::test]
 async fn concurrent_example_pages_are_all_admitted() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     load(&api, "/example/", &[]).await;
     let mut held = api.pool.begin().await.unwrap();
     sqlx::query("SELECT FROM apps FOR UPDATE").execute(&mut *held).await.unwrap();
@@ -180,7 +180,7 @@ async fn concurrent_example_pages_are_all_admitted() {
 
 #[tokio::test]
 async fn disabled_example_has_no_page_nor_app() {
-    let api = TestApi::with(ApiConfig { example: None, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { example: None, ..high_rate_limits() }, None).await;
     for path in ["/example", "/example/", "/example/index.html", "/example/config.json"] {
         assert_eq!(load(&api, path, &[]).await.0, 404, "{path}");
     }
@@ -191,7 +191,7 @@ async fn disabled_example_has_no_page_nor_app() {
 
 #[tokio::test]
 async fn remote_example_page_needs_a_public_url() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let elsewhere = [("host", "push.example.com")];
     assert_eq!(load(&api, "/example/", &elsewhere).await.0, 200);
     assert_eq!(apps(&api).await.len(), 1, "whoever names a host gets no origin let in");
@@ -199,15 +199,18 @@ async fn remote_example_page_needs_a_public_url() {
     assert!(status == 409 && told.contains("example_unavailable") && told.contains("BELLWIRE_PUBLIC_URL"), "{told}");
 
     let public_url = Some("https://push.bellwire.dev/".parse().unwrap());
-    let api =
-        TestApi::with(ApiConfig { example: Some(Example { public_url, ..Example::default() }), ..roomy() }, None).await;
+    let api = TestApi::with(
+        ApiConfig { example: Some(Example { public_url, ..Example::default() }), ..high_rate_limits() },
+        None,
+    )
+    .await;
     assert_eq!(load(&api, "/example/", &[]).await.0, 200);
     assert_eq!(apps(&api).await[0]["origins"], json!(["https://push.bellwire.dev"]));
 }
 
 #[tokio::test]
 async fn operator_app_of_that_name_is_untouched() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let (before, _) = api.make_app("example").await;
     assert_eq!(load(&api, "/example/", &[]).await.0, 200);
     assert_eq!(load(&api, "/example/config.json", &[]).await.0, 409);
@@ -231,7 +234,7 @@ async fn visitor(api: &TestApi, name: &str) -> (String, String) {
 
 #[tokio::test]
 async fn example_visitor_sends_only_to_itself() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     load(&api, "/example/", &[]).await;
     let ((ann, ann_token), (bob, _)) = (visitor(&api, "ann").await, visitor(&api, "bob").await);
     let shops = api.subscribe(&fcm("shop"), json!({})).await;
@@ -259,12 +262,17 @@ async fn example_visitor_sends_only_to_itself() {
 async fn strangers_need_permission_to_see_the_example() {
     let public = PageAudience::Everybody;
     for (settings, peer, headers, expected) in [
-        (roomy(), LOCAL, vec![], 200),
-        (roomy(), "[::ffff:127.0.0.1]:1", vec![], 200),
-        (roomy(), STRANGER, vec![], 404),
-        (roomy(), LOCAL, vec![("x-forwarded-for", "127.0.0.1")], 404),
-        (ApiConfig { trusted_proxies: 1, ..roomy() }, LOCAL, vec![], 404),
-        (ApiConfig { example: Some(Example { audience: public, public_url: None }), ..roomy() }, STRANGER, vec![], 200),
+        (high_rate_limits(), LOCAL, vec![], 200),
+        (high_rate_limits(), "[::ffff:127.0.0.1]:1", vec![], 200),
+        (high_rate_limits(), STRANGER, vec![], 404),
+        (high_rate_limits(), LOCAL, vec![("x-forwarded-for", "127.0.0.1")], 404),
+        (ApiConfig { trusted_proxies: 1, ..high_rate_limits() }, LOCAL, vec![], 404),
+        (
+            ApiConfig { example: Some(Example { audience: public, public_url: None }), ..high_rate_limits() },
+            STRANGER,
+            vec![],
+            200,
+        ),
     ] {
         let api = TestApi::with(settings, None).await;
         let (status, ..) = load_from(&api, peer, "/example/", &headers).await;
@@ -273,7 +281,7 @@ async fn strangers_need_permission_to_see_the_example() {
         assert_eq!(written, usize::from(expected == 200 && peer != STRANGER), "{peer} {headers:?}");
     }
     // A proxy that adds nothing, as nginx comes.
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let peer: SocketAddr = LOCAL.parse().unwrap();
     let request = Request::builder().version(Version::HTTP_10).uri("/example/").header("host", "localhost:8787");
     let request = request.extension(ConnectInfo(peer)).body(Body::empty()).unwrap();
@@ -282,7 +290,7 @@ async fn strangers_need_permission_to_see_the_example() {
 
 #[tokio::test]
 async fn example_origins_are_limited_per_minute() {
-    let mut api = TestApi::with(roomy(), None).await;
+    let mut api = TestApi::with(high_rate_limits(), None).await;
     let mut limited = 0;
     for n in 1..=300 {
         limited += usize::from(load(&api, "/example/", &[("host", &format!("localhost:{n}"))]).await.0 == 429);
@@ -299,7 +307,7 @@ async fn example_origins_are_limited_per_minute() {
         api.clock.clone(),
         Gateways::new(Default::default()).unwrap(),
         EngineHandle::none(),
-        roomy(),
+        high_rate_limits(),
     );
     api.router = router(fresh);
     let (status, _, told) = load(&api, "/example/config.json", &[]).await;
@@ -309,7 +317,7 @@ async fn example_origins_are_limited_per_minute() {
 
 #[tokio::test]
 async fn first_run_page_is_public_and_strict() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     for (path, kind) in [
         ("/try/?app=shop", "text/html; charset=utf-8"),
         ("/try/try.js", "text/javascript; charset=utf-8"),

@@ -5,7 +5,6 @@ mod browsers;
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
-use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookKinds;
 use bellwire_core::id::{AppId, LaneId, MessageId};
@@ -18,40 +17,26 @@ use bellwire_store::queue::steering::{self, MessageOrder, Steered};
 use bellwire_store::queue::stops;
 use serde_json::{Value, json};
 
-use crate::crash::without_engine;
-use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar, until_waiting};
-use crate::support::{FaultProxy, Server, seed_together};
-
-/// Initial permits of a recognised gateway's lane, less the permit reserved for transactional deliveries.
-pub const IN_FLIGHT: u64 = 31;
+use crate::support::engine::without_engine;
+use crate::support::simulator_rules::{IN_FLIGHT, hold_all, release_until_idle};
+use crate::support::{FaultProxy, Server, counts, seed_together};
 
 async fn unsubscribe(app: &TestApp, subscriber: &Subscriber) {
     let path = format!("/v1/apps/shop/subscriptions/{}", subscriber.id);
     app.call(Method::DELETE, &path, Value::Null).await.ok(204);
 }
 
-/// A rule that parks every request.
-pub fn hold(app: &TestApp) -> u64 {
-    app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap()
-}
-
-/// Releases the requests that a rule holds, and waits until all work is done.
-pub async fn let_go(app: &TestApp, rule: u64) {
-    assert!(app.simulator.release(rule, 1_000_000));
-    app.run_until_idle().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_message_gets_no_later_push() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..100).await;
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
     assert_eq!(app.steer(&message, "cancel").await["state"], "cancelled");
     app.message(&message).await;
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
     let end = counts(&[("targeted", 100), ("accepted", 31), ("awaiting_ack", 31), ("cancelled", 69)]);
     assert_eq!(app.counts(&message).await, end);
@@ -64,14 +49,14 @@ async fn cancel_stops_a_running_fan_out() {
     let dispatch = DispatchConfig { batch_min: 50, batch_max: 50, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("mozilla", 0..200).await;
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
     let shown = app.message(&message).await;
     assert_eq!((&shown["state"], &shown["expanded"]), (&json!("sending"), &json!(false)), "{shown}");
     let shown = app.steer(&message, "cancel").await;
     assert_eq!((&shown["state"], &shown["expanded"]), (&json!("cancelled"), &json!(true)), "{shown}");
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     let end = app.counts(&message).await;
     assert!(end["targeted"] < 200 && end["accepted"] == 31 && end["cancelled"] == end["targeted"] - 31, "{end:?}");
     assert_eq!(app.rule(rule).0, IN_FLIGHT);
@@ -102,12 +87,12 @@ async fn resumed_message_reaches_each_recipient_once() {
     // The first ten of those that are in flight are asked to come back later.
     let later =
         RuleAction::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"all": true}), json!({"tier": "engagement"})).await;
     app.until_held(rule, IN_FLIGHT).await;
     let shown = app.steer(&message, "pause").await;
     assert_eq!((&shown["state"], &shown["expanded"]), (&json!("paused"), &json!(false)), "{shown}");
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
     app.simulator.remove_rule(rule);
     app.advance(Duration::from_secs(3_600)).await;
@@ -139,7 +124,7 @@ async fn resumed_message_reaches_each_recipient_once() {
 async fn a_message_resumed_at_once_reaches_everybody_once() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..80).await;
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
     for turn in ["pause", "resume", "pause", "resume"] {
@@ -147,33 +132,12 @@ async fn a_message_resumed_at_once_reaches_everybody_once() {
         app.simulator.release(rule, 5);
         app.message(&message).await;
     }
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     app.sweep().await; // what a worker parked that had not heard of the resume
     app.run_until_idle().await;
     let end = counts(&[("targeted", 80), ("accepted", 80), ("awaiting_ack", 80)]);
     assert_eq!((app.counts(&message).await, app.simulator.report().requests), (end, 80));
     app.finish().await;
-}
-
-/// Waits until the engine has read all changes of other processes.
-pub async fn until_told(app: &TestApp) {
-    // What it reads after the stops. A second reading that begins from now on follows on a whole reading of the stops.
-    let reading = "SELECT max(query_start) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE $1
-                   AND query_start > $2";
-    let mut since: Timestamp = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&app.pool).await.unwrap();
-    for _ in 0..2 {
-        let next = async {
-            loop {
-                let read =
-                    sqlx::query_scalar(reading).bind("%FROM lane_states%").bind(since).fetch_one(&app.pool).await;
-                match read.unwrap() {
-                    Some(read) => break read,
-                    None => tokio::task::yield_now().await,
-                }
-            }
-        };
-        since = tokio::time::timeout(PATIENCE, next).await.expect("it reads several times a second");
-    }
 }
 
 /// Pushes one message after another until the engine has read another process's change. Returns the time.
@@ -200,7 +164,7 @@ async fn stop_from_another_process_takes_a_second() {
     app.subscribe("fcm", 0..240).await;
     let now = app.clock.now();
     for order in [MessageOrder::Pause, MessageOrder::Cancel] {
-        let rule = hold(&app);
+        let rule = hold_all(&app);
         let message = app.send(json!({"all": true}), json!({})).await;
         app.until_held(rule, IN_FLIGHT).await;
         let id: MessageId = message.parse().unwrap();
@@ -211,7 +175,7 @@ async fn stop_from_another_process_takes_a_second() {
         assert!(matches!(steered, Steered::Now { .. }), "{steered:?}");
         let took = trickle(&app, rule, &message, Instant::now()).await;
         assert!(took < Duration::from_secs(1), "{order:?}: pushes began until {took:?} after the answer");
-        let_go(&app, rule).await;
+        release_until_idle(&app, rule).await;
         let end = app.counts(&message).await;
         let begun = i64::try_from(app.rule(rule).0).unwrap();
         let standing = if order == MessageOrder::Pause { "queued" } else { "cancelled" };
@@ -279,7 +243,7 @@ async fn returning_worker_obeys_an_earlier_stop() {
     let dispatch = DispatchConfig { lane_limit_max: 32, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "fcm", 0..240).await;
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
     let id: MessageId = message.parse().unwrap();
@@ -289,7 +253,7 @@ async fn returning_worker_obeys_an_earlier_stop() {
     steering::steer(&app.pool, app_id.unwrap(), id, MessageOrder::Cancel, &entry, a_minute_ago).await.unwrap();
     let took = trickle(&app, rule, &message, Instant::now()).await;
     assert!(took < Duration::from_secs(1), "pushes began until {took:?} after the worker could hear of it");
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     let (end, begun) = (app.counts(&message).await, i64::try_from(app.rule(rule).0).unwrap());
     assert_eq!((end["accepted"], end["cancelled"]), (begun, end["targeted"] - begun), "{end:?}");
     app.finish().await;
@@ -312,14 +276,6 @@ async fn late_committed_stop_is_never_missed() {
     let after = stops::read(&app.pool, Some(&before.horizon)).await.unwrap();
     assert_eq!(targets(&after), [slow], "and none is read again");
     app.finish().await;
-}
-
-/// Claims everything that waits, as a worker does that dies of it.
-pub async fn claim_and_die(app: &TestApp, tier: Tier) {
-    let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT id::bigint FROM lanes").await).unwrap());
-    let (now, lease) = (app.clock.now(), app.clock.uuid());
-    claims::claim_rows(&app.pool, DueSpan::all(lane, tier, now), 500, lease, now + LEASE).await.unwrap();
-    claims::take_batch(&app.pool, DueSpan::all(lane, tier, now), 500, app.clock.uuid(), now + LEASE).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

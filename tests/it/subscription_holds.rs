@@ -6,16 +6,15 @@ use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
-use crate::lanes::on;
 use crate::support::app::scalar;
-use crate::support::{TestApp, seed};
+use crate::support::simulator_rules::rule_for;
+use crate::support::{TestApp, counts, seed};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A rule for the browser with index 0 of a gateway.
 fn first_device(gateway: Gateway, retry_after_s: Option<u64>) -> Rule {
-    Rule { endpoints: Some([0].into()), ..on(gateway, RuleAction::Throttled { retry_after_s }) }
+    Rule { endpoints: Some([0].into()), ..rule_for(gateway, RuleAction::Throttled { retry_after_s }) }
 }
 
 fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> RuleAction {
@@ -165,7 +164,8 @@ async fn day_long_retry_after_is_bounded() {
 async fn two_in_hundred_throttled_slow_no_lane() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..1_000).await;
-    let rule = Rule { share: Some([0.0, 0.02]), ..on(Gateway::Fcm, RuleAction::Throttled { retry_after_s: Some(5) }) };
+    let rule =
+        Rule { share: Some([0.0, 0.02]), ..rule_for(Gateway::Fcm, RuleAction::Throttled { retry_after_s: Some(5) }) };
     let rule = app.simulator.add_rule(rule).unwrap();
     for _ in 0..3 {
         let campaign = app.send(json!({"all": true}), json!({"ttl": 86_400})).await;
@@ -209,7 +209,7 @@ async fn site_throttled_as_a_whole_loses_nothing() {
     for (gateway, retry_after_s) in [(Gateway::Fcm, None), (Gateway::Apple, Some(20)), (Gateway::Fcm, Some(86_400))] {
         let app = TestApp::start().await;
         seed(&app, gateway.name(), 0..300).await;
-        let rule = app.simulator.add_rule(on(gateway, RuleAction::Throttled { retry_after_s })).unwrap();
+        let rule = app.simulator.add_rule(rule_for(gateway, RuleAction::Throttled { retry_after_s })).unwrap();
         let campaign = app.send(json!({"all": true}), json!({"ttl": 172_800})).await;
         app.run_until_idle().await;
         assert_eq!(app.dispatcher.load().held, 1, "{gateway:?}");
@@ -246,7 +246,7 @@ async fn response_that_means_the_sender_holds_lane() {
     ] {
         let app = TestApp::start().await;
         let devices = app.subscribe(gateway.name(), 0..2).await;
-        app.simulator.add_rule(Rule { count: Some(1), ..on(gateway, action.clone()) }).unwrap();
+        app.simulator.add_rule(Rule { count: Some(1), ..rule_for(gateway, action.clone()) }).unwrap();
         app.send(one(&devices[0].id), json!({})).await;
         app.run_until_idle().await;
         assert_eq!(app.dispatcher.load().held, 1, "{action:?}");
@@ -264,7 +264,7 @@ async fn sender_hold_is_bounded_and_probed() {
     let app = TestApp::start().await;
     app.subscribe("wns", 0..100).await;
     let day = answer(406, &[("x-wns-status", "appthrottled"), ("retry-after", "86400")], "");
-    let rule = app.simulator.add_rule(on(Gateway::Wns, day)).unwrap();
+    let rule = app.simulator.add_rule(rule_for(Gateway::Wns, day)).unwrap();
     let campaign = app.send(json!({"all": true}), json!({"ttl": 172_800})).await;
     app.run_until_idle().await;
     let refused = app.rule(rule).0;

@@ -13,9 +13,10 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use crate::crash::{held, hold_after, release, until, without_engine, without_engine_on};
 use crate::support::app::{PATIENCE, scalar};
+use crate::support::engine::{without_engine, without_engine_on};
 use crate::support::server::any_says;
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
 use crate::support::{FaultProxy, START, Server, Setup, TestApp, TestDatabase, seed};
 
 /// Log message of a worker that ended another one.
@@ -41,7 +42,7 @@ async fn in_the_middle(app: &TestApp, n: u32, codes: u32) -> (Server, Vec<String
         let to = json!({"subscriptions": [subscriber.id]});
         messages.push(app.send(to, json!({"tier": "transactional"})).await);
     }
-    until(app, |report| report.accepted >= 100 && held(report) >= 30 + u64::from(codes)).await;
+    until_report(app, |report| report.accepted >= 100 && held(report) >= 30 + u64::from(codes)).await;
     (server, messages, rules)
 }
 
@@ -70,7 +71,7 @@ async fn killed_servers_work_is_taken_over_early() {
     other.until_said(MISSED).await;
     let missed = killed.elapsed();
     let all = u64::from(N + 2 * CODES); // the campaign is for those, too, who get codes
-    let report = until(&app, |report| report.deliveries >= all).await;
+    let report = until_report(&app, |report| report.deliveries >= all).await;
     // Three to four seconds where nothing else runs; a lease takes thirty.
     assert!(missed < LEASE / 2, "missed after {missed:?}");
     assert_eq!((report.deliveries, report.without_id), (all, 0), "a repeat carries the id of the first");
@@ -96,7 +97,7 @@ async fn woken_server_settles_nothing_taken_over() {
     until_so(&app, sessions).await;
     release(&app, rules);
     let all = u64::from(N + 2 * 5);
-    until(&app, |report| report.deliveries >= all).await;
+    until_report(&app, |report| report.deliveries >= all).await;
     until_so(&app, "SELECT (count(*) = 0)::int::bigint FROM (SELECT FROM batches UNION ALL SELECT FROM queue) waiting")
         .await;
     let before = app.simulator.report().requests;
@@ -110,7 +111,7 @@ async fn woken_server_settles_nothing_taken_over() {
     assert!(other.end(PATIENCE).await.success());
     messages.push(app.send(json!({"all": true}), json!({})).await);
     let again = u64::from(N + 5);
-    until(&app, |report| report.deliveries >= all + again).await;
+    until_report(&app, |report| report.deliveries >= all + again).await;
     woken.terminate();
     assert!(woken.end(PATIENCE).await.success());
     app.worker(app.clock.clone()).await.run_until_idle().await;
@@ -163,7 +164,7 @@ async fn wrong_clocks_do_not_change_liveness() {
         assert_eq!([&app.metrics, &other.metrics].map(|metrics| metrics.workers_ended.get()), [0, 0]);
         let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
         let message = app.send(json!({"all": true}), json!({"ttl": 7 * 86_400})).await;
-        until(&app, |report| held(report) >= 15).await;
+        until_report(&app, |report| held(report) >= 15).await;
         drop(other); // without a word
         let ended = async {
             while app.metrics.workers_ended.get() == 0 {
@@ -174,7 +175,7 @@ async fn wrong_clocks_do_not_change_liveness() {
         assert_eq!(scalar(&app.pool, "SELECT count(*) FROM workers").await, 1);
         app.simulator.remove_rule(hold);
         app.advance(Duration::from_secs(600)).await; // what was held for too long is tried again
-        until(&app, |report| report.deliveries >= N.into()).await;
+        until_report(&app, |report| report.deliveries >= N.into()).await;
         app.run_until_idle().await;
         let counts = app.counts(&message).await;
         assert_eq!((counts["targeted"], counts["accepted"]), (N.into(), N.into()), "{counts:?}");
@@ -251,7 +252,7 @@ async fn exhausted_postgres_connections_cost_no_delivery() {
     let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
     seed(&app, "apple", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| held(report) == 31).await;
+    until_report(&app, |report| held(report) == 31).await;
     app.proxy().fill_up(true);
     app.proxy().cut();
     app.simulator.remove_rule(hold);
@@ -325,7 +326,7 @@ async fn idle_server_rarely_queries_postgres() {
     assert!(all <= AT_REST * 2 * SECONDS, "{all} in {} s: {runs:#?}", 2 * SECONDS);
     seed(&app, "fcm", 0..10).await;
     app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted == 10).await;
+    until_report(&app, |report| report.accepted == 10).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;

@@ -6,9 +6,8 @@ use axum::http::Method;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
-use crate::support::TestApp;
 use crate::support::app::{Subscriber, scalar};
+use crate::support::{TestApp, counts};
 
 /// The notifications that a browser was sent, and the envelopes that came with them.
 fn shown(app: &TestApp, to: &Subscriber) -> Vec<(Value, Value)> {

@@ -5,9 +5,8 @@ use std::time::Duration;
 use bellwire_core::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
-use crate::support::START;
 use crate::support::app::{TestApp, scalar};
+use crate::support::{START, counts};
 
 /// A policy that limits to so many a second.
 fn throttled(per_second: u32) -> Value {

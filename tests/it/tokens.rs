@@ -6,8 +6,8 @@ use axum::http::Method;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::delivery::counts;
 use crate::support::app::{TestApp, scalar};
+use crate::support::counts;
 
 const LATER: Duration = Duration::from_secs(60);
 

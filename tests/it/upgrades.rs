@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::crash::{held, hold_after, release, until};
 use crate::support::app::{MASTER_KEY, PATIENCE, Setup};
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
 use crate::support::{Server, TempDir, TestApp, TestDatabase, seed};
 
 use bellwire_core::clock::Clock;
@@ -47,13 +47,13 @@ async fn two_releases_share_a_campaign() {
     // It starts although it does not know the newest migrations: that is also the way back.
     let old = Server::of(&app, &worker, &last_release()).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
+    until_report(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
     let new = Server::with(&app, &worker).await;
     old.terminate(); // it waits for what it has in flight, and gives the rest back
     release(&app, rules);
     assert!(old.end(PATIENCE).await.success());
     let all = u64::from(N);
-    let report = until(&app, |report| report.deliveries >= all).await;
+    let report = until_report(&app, |report| report.deliveries >= all).await;
     assert_eq!((report.deliveries, report.repeats, report.without_id), (all, 0, 0));
     new.terminate();
     assert!(new.end(PATIENCE).await.success());

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::support::app::{DAY, scalar};
 use crate::support::push_service::{PushService, Pushed};
+use crate::support::webhooks::webhook_sender;
 use crate::support::{Setup, TestApp, seed};
 
 const HOST: &str = "hooks.example.com";
@@ -44,7 +45,7 @@ impl Stage {
         let hosts = [receiver.hosts.clone(), elsewhere.hosts.clone()].concat();
         let others = (hosts, format!("{}{}", receiver.ca_pem, elsewhere.ca_pem));
         let app = TestApp::with(Setup { others, ..setup }).await;
-        let sender = sender(&app);
+        let sender = webhook_sender(&app);
         Self { app, sender, receiver, elsewhere }
     }
 
@@ -89,12 +90,6 @@ impl Stage {
         assert!((200..300).contains(&reply.status), "{path}: {}", reply.json);
         reply.json
     }
-}
-
-/// Webhook sender of a test server.
-pub fn sender(app: &TestApp) -> Sender {
-    let (pool, vault, clock) = (app.pool.clone(), app.vault.clone(), app.clock.clone());
-    Sender::new(pool, vault, clock, app.gateways.clone(), app.metrics.clone())
 }
 
 fn at(webhook: &Value, more: &str) -> String {

@@ -6,9 +6,8 @@ use axum::http::Method;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use crate::campaigns;
-use crate::crash::expire_leases;
 use crate::support::app::{PATIENCE, Reply, Subscriber, scalar};
+use crate::support::engine::expire_leases;
 use crate::support::{START, TestApp, seed};
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -11,7 +11,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{HERE, ORIGIN, Reply, TestApi, content, fcm, registration};
+use crate::support::api::{LOOPBACK, ORIGIN, Reply, TestApi, content, fcm, registration};
 
 #[tokio::test]
 async fn scopes_limit_a_key_to_its_app() {
@@ -226,7 +226,7 @@ async fn held_back(api: &TestApi, request: Builder, body: Value, meanwhile: impl
         asked.send(()).expect("somebody waits for that");
         may_go.await.map(|()| Bytes::from(body.to_string()))
     });
-    let request = request.extension(HERE).header("content-type", "application/json");
+    let request = request.extension(LOOPBACK).header("content-type", "application/json");
     let reply = api.send(request.body(Body::from_stream(octets)).unwrap());
     let revoked = async {
         was_asked.await.expect("the body is read");

@@ -14,11 +14,11 @@ use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use bellwire_webpush::keys::SigningKey;
 use serde_json::{Value, json};
 
-use super::passkeys::{self, named};
-use super::walk::{description, operations};
-use super::{TestApi, content, fcm};
+use crate::support::api::{TestApi, content, fcm};
 use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
+use crate::support::openapi::{openapi_description, operations};
+use crate::support::passkeys::{add_passkey, passkey_config, passkey_options};
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
 const UNLOGGED: [(&str, &str); 25] = [
@@ -54,7 +54,7 @@ type Deed = (Method, String, Value, &'static [AuditAction]);
 
 /// A shop in which everything can be done once, and the cookie of an admin.
 async fn stage() -> (TestApi, String, Vec<Deed>) {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let more = json!({"user_id": "otto@example.com", "topics": ["news"]});
     let subscription = text(&api.subscribe(&fcm("a"), more).await["id"]);
@@ -75,9 +75,9 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let alerts = api.call(Method::GET, "/v1/alerts", Some(&api.operator), None).await.ok(200);
     let alert = text(&alerts["data"][0]["id"]);
     let browser = api.teammate("admin@example.com", json!([{"role": "admin"}])).await;
-    let passkey = passkeys::add(&browser, &mut Authenticator::new(1)).await;
+    let passkey = add_passkey(&browser, &mut Authenticator::new(1)).await;
     let passkey = format!("/v1/session/passkeys/{}", text(&passkey["id"]));
-    let made = json!({"name": "n", "credential": Authenticator::new(2).make(&passkeys::options(&browser).await)});
+    let made = json!({"name": "n", "credential": Authenticator::new(2).make(&passkey_options(&browser).await)});
     let admin = browser.cookie;
     let elsewhere = api.teammate("elsewhere@example.com", json!([{"role": "admin"}])).await;
     let elsewhere = format!("/v1/sessions/{}", elsewhere.id());
@@ -373,7 +373,7 @@ fn likeness(template: &str, path: &str) -> Option<usize> {
 #[tokio::test]
 async fn each_changing_operation_is_logged_or_listed() {
     let (api, _, deeds) = stage().await;
-    let all = operations(&description(&api).await);
+    let all = operations(&openapi_description(&api).await);
     let mut logged = BTreeSet::new();
     for (method, path, ..) in &deeds {
         let path = path.split('?').next().unwrap();

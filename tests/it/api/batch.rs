@@ -7,8 +7,8 @@ use bellwire_store::operations::idempotency::{self, Claim};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi, content, fcm};
 use crate::support::TestApp;
+use crate::support::api::{Reply, TestApi, content, fcm};
 use crate::support::app::scalar;
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";

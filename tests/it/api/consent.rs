@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{Method, Request};
+use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{HERE, TestApi, fcm, push_subscription, registration, roomy};
+use crate::support::api::{TestApi, fcm, high_rate_limits, push_subscription, registration};
+use crate::support::imports::import_line;
 
 const START: &str = "2027-01-15T08:00:00Z";
 
@@ -14,20 +14,9 @@ fn path(subscription: &Value) -> String {
     format!("/subscriptions/{}", subscription["id"].as_str().unwrap())
 }
 
-/// A file of one line.
-pub async fn import(api: &TestApi, line: Value) -> Value {
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri("/v1/apps/shop/imports")
-        .header("authorization", format!("Bearer {}", api.key))
-        .header("content-type", "application/x-ndjson")
-        .extension(HERE);
-    api.send(request.body(Body::from(format!("{line}\n"))).unwrap()).await.ok(201)
-}
-
 #[tokio::test]
 async fn registration_records_consent_once_until_unsubscribed() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let post = async |body: &Value| api.browse(Method::POST, "/subscriptions", None, Some(body.clone())).await;
     let body = registration(&fcm("a"), json!({"consent": {"source": "footer button"}}));
     let made = post(&body).await.ok(201);
@@ -92,11 +81,11 @@ async fn imports_read_consent_by_several_names() {
         line
     };
     let dated = json!({"consented_at": "2025-03-01T10:00:00Z", "consent_source": "checkout"});
-    assert_eq!(import(&api, line("a", dated.clone())).await["added"], 1);
+    assert_eq!(import_line(&api, line("a", dated.clone())).await["added"], 1);
     let nested =
         json!({"created_at": "2025-01-01T00:00:00Z", "consent": {"at": "2025-03-01T10:00:00Z", "source": "checkout"}});
-    assert_eq!(import(&api, line("b", nested)).await["added"], 1);
-    assert_eq!(import(&api, line("c", json!({"consent": true}))).await["added"], 1);
+    assert_eq!(import_line(&api, line("b", nested)).await["added"], 1);
+    assert_eq!(import_line(&api, line("c", json!({"consent": true}))).await["added"], 1);
     let all = api.get("/subscriptions").await.ok(200);
     let shown: Vec<_> = all["data"].as_array().unwrap().iter().map(|it| (&it["consent"], &it["created_at"])).collect();
     let consent = json!({"at": "2025-03-01T10:00:00Z", "source": "checkout"});
@@ -112,7 +101,7 @@ async fn imports_read_consent_by_several_names() {
         (json!({"consent_at": "2028-01-01T00:00:00Z"}), "consent_at"),
         (json!({"consent_source": "x".repeat(201)}), "consent_source"),
     ] {
-        let read = import(&api, line("d", more)).await;
+        let read = import_line(&api, line("d", more)).await;
         assert_eq!((&read["warned"], &read["warnings"][0]["field"]), (&json!(1), &json!(field)), "{read}");
     }
 }

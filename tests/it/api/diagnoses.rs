@@ -6,9 +6,9 @@ use axum::http::Method;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use super::{TestApi, fcm, roomy};
-use crate::receipts::{report, settings, token};
 use crate::support::TestApp;
+use crate::support::api::{TestApi, fcm, high_rate_limits};
+use crate::support::receipts::{receipt_config, receipt_token, report_receipt};
 
 /// Path of a subscription's diagnoses.
 fn path(subscription: &Value) -> String {
@@ -21,7 +21,7 @@ fn check(name: &str, found: &str) -> Value {
 
 #[tokio::test]
 async fn support_finds_report_of_browser_by_code() {
-    let api = TestApi::with(settings(), None).await;
+    let api = TestApi::with(receipt_config(), None).await;
     let made = api.subscribe(&fcm("a"), json!({"topics": ["news", "sport"]})).await;
     let bearer = made["token"].as_str();
     let begun = api.browse(Method::POST, &path(&made), bearer, None).await.ok(200);
@@ -42,8 +42,9 @@ async fn support_finds_report_of_browser_by_code() {
     let own = format!("/diagnoses/{code}");
     assert_eq!(api.browse(Method::GET, &own, bearer, None).await.ok(200)["test"]["displayed_at"], Value::Null);
     api.clock.advance(Duration::from_secs(2));
-    let receipt = json!({"receipt": token(&api.vault, message, made["id"].as_str().unwrap()), "kind": "displayed"});
-    assert_eq!(report(&api, receipt).await.status, 204);
+    let receipt =
+        json!({"receipt": receipt_token(&api.vault, message, made["id"].as_str().unwrap()), "kind": "displayed"});
+    assert_eq!(report_receipt(&api, receipt).await.status, 204);
     let shown = api.browse(Method::GET, &own, bearer, None).await.ok(200);
     assert_eq!(shown["test"]["displayed_at"], "2027-01-15T08:00:02Z", "{shown}");
 
@@ -64,7 +65,7 @@ async fn support_finds_report_of_browser_by_code() {
 
 #[tokio::test]
 async fn fourth_diagnosis_in_ten_minutes_waits() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let [one, other] = [api.subscribe(&fcm("a"), json!({})).await, api.subscribe(&fcm("b"), json!({})).await];
     let begin = async |of: &Value| api.browse(Method::POST, &path(of), of["token"].as_str(), None).await;
     for n in 0..3 {
@@ -83,7 +84,7 @@ async fn fourth_diagnosis_in_ten_minutes_waits() {
 
 #[tokio::test]
 async fn subscription_keeps_its_last_ten_diagnoses() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let made = api.subscribe(&fcm("a"), json!({})).await;
     let mut codes = Vec::new();
     for _ in 0..12 {
@@ -99,7 +100,7 @@ async fn subscription_keeps_its_last_ten_diagnoses() {
 
 #[tokio::test]
 async fn report_outside_its_bounds_is_rejected() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let made = api.subscribe(&fcm("a"), json!({})).await;
     let begun = api.browse(Method::POST, &path(&made), made["token"].as_str(), None).await.ok(200);
     let own = format!("/diagnoses/{}", begun["code"].as_str().unwrap());
@@ -120,7 +121,7 @@ async fn report_outside_its_bounds_is_rejected() {
 
 #[tokio::test]
 async fn only_own_token_reaches_a_diagnosis() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let [one, other] = [api.subscribe(&fcm("a"), json!({})).await, api.subscribe(&fcm("b"), json!({})).await];
     let begun = api.browse(Method::POST, &path(&one), one["token"].as_str(), None).await.ok(200);
     let code = begun["code"].as_str().unwrap();
@@ -137,7 +138,7 @@ async fn only_own_token_reaches_a_diagnosis() {
 
 #[tokio::test]
 async fn code_is_found_however_it_is_typed() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let insert = "INSERT INTO diagnoses (app, code, subscription, created_at) SELECT id, '01101ABC', id, $1 FROM apps";
     sqlx::query(insert).bind(api.clock.now()).execute(&api.pool).await.unwrap();
     for typed in ["01101ABC", "0110-1abc", "oil0-1abc", "OlIo1AbC", "01%2010%201ABC"] {
@@ -155,7 +156,7 @@ async fn code_is_found_however_it_is_typed() {
 
 #[tokio::test]
 async fn ended_subscription_is_diagnosed_without_test() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let made = api.subscribe(&fcm("a"), json!({})).await;
     let end = format!("/subscriptions/{}", made["id"].as_str().unwrap());
     assert_eq!(api.browse(Method::DELETE, &end, made["token"].as_str(), None).await.status, 204);

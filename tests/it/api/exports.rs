@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
-use super::{HERE, Reply, TestApi, fcm, push_subscription};
+use crate::support::api::{LOOPBACK, Reply, TestApi, content, fcm, push_subscription};
 use crate::support::app::PATIENCE;
 
 fn request(method: Method, path: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
     let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
-    request.extension(HERE).body(body.into()).unwrap()
+    request.extension(LOOPBACK).body(body.into()).unwrap()
 }
 
 /// An export, byte for byte.
@@ -115,7 +115,7 @@ async fn export_is_ordered_complete_and_resumable() {
         api.call(Method::PUT, &path, Some(&api.operator), Some(body)).await
     };
     put("/segments/pro", json!({"expression": "plan = 'pro'"})).await.ok(201);
-    put("/templates/hello", json!({"content": super::content()})).await.ok(201);
+    put("/templates/hello", json!({"content": content()})).await.ok(201);
     put("/policies/tiers/promotional", json!({"retries": 1})).await.ok(200);
     put("/policies/topics/news", json!({"retries": 2})).await.ok(200);
     put("/calendar", json!({"timezone": "Europe/Berlin"})).await.ok(200);
@@ -125,7 +125,7 @@ async fn export_is_ordered_complete_and_resumable() {
     let identity = api.post("/identity-keys", json!({"name": "backend"})).await.ok(201);
     let hook = json!({"name": "CRM", "url": "https://hooks.example.com/x", "events": ["delivery.gone"]});
     let hook = api.post("/webhooks", hook).await.ok(201);
-    let campaign = json!({"slug": "spring", "message": {"to": {"all": true}, "content": super::content()}});
+    let campaign = json!({"slug": "spring", "message": {"to": {"all": true}, "content": content()}});
     api.post("/campaigns", campaign.clone()).await.ok(201);
     let started = json!({"slug": "started", "message": campaign["message"]});
     api.post("/campaigns", started).await.ok(201);

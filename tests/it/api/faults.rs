@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::TestApi;
+use crate::support::api::TestApi;
 
 /// Pointers and texts of a refusal.
 async fn faults(api: &TestApi, method: Method, path: &str, body: Value) -> Vec<(String, String)> {

@@ -6,7 +6,7 @@ use bellwire_store::keys::api_keys;
 use bellwire_store::operations::idempotency;
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi};
+use crate::support::api::{Reply, TestApi};
 use crate::support::app::PATIENCE;
 
 const KEYS: &str = "/v1/apps/shop/identity-keys";

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi};
+use crate::support::api::{Reply, TestApi, content};
 use crate::support::app::until_waiting;
 
 const SEGMENT: &str = "/v1/apps/shop/segments/beta";
@@ -105,7 +105,7 @@ async fn waiting_edits_do_not_block_other_apps() {
         api.call_with(Method::PUT, &path, Some(&other), Some(body), &[("if-none-match", "*")]).await
     };
     let same_kind = make("/segments/beta", json!({"expression": "tag(\"a\")"})).await;
-    let another_kind = make("/templates/hello", json!({"content": super::content()})).await;
+    let another_kind = make("/templates/hello", json!({"content": content()})).await;
     held.rollback().await.unwrap();
     while let Some(reply) = waiting.next().await {
         reply.ok(200);

@@ -3,11 +3,8 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::imports::{counts, send, subscriptions};
-use super::{TestApi, fcm, push_subscription, registration, same_browser};
-
-pub(super) const CSV: &str = "text/csv";
-pub(super) const LINES: &str = "application/x-ndjson";
+use crate::support::api::{TestApi, fcm, push_subscription, registration, same_browser};
+use crate::support::imports::{CSV, NDJSON, import_counts, list_subscriptions, send_import};
 
 macro_rules! case {
     ($name:literal) => {
@@ -80,8 +77,8 @@ async fn endpoint_hosts_have_one_spelling() {
 async fn details_never_cost_the_subscriber() {
     let api = TestApi::start().await;
     let file = case!("import-detail-costs-the-subscriber/details.ndjson");
-    let import = send(&api, "", LINES, file).await.ok(201);
-    assert_eq!(counts(&import), [9, 9, 0, 0, 0], "{import}");
+    let import = send_import(&api, "", NDJSON, file).await.ok(201);
+    assert_eq!(import_counts(&import), [9, 9, 0, 0, 0], "{import}");
     assert_eq!(import["warned"], 3, "{import}");
     assert_eq!(
         import["warnings"][0],
@@ -89,19 +86,19 @@ async fn details_never_cost_the_subscriber() {
     );
     assert_eq!(import["faults"], json!([]));
     let locales: Vec<_> =
-        subscriptions(&api).await.iter().map(|it| it["locale"].clone()).filter(|it| !it.is_null()).collect();
+        list_subscriptions(&api).await.iter().map(|it| it["locale"].clone()).filter(|it| !it.is_null()).collect();
     assert_eq!(locales, ["en-US", "en-US"]);
 }
 
 #[tokio::test]
 async fn database_nulls_are_empty_cells() {
     let api = TestApi::start().await;
-    let import = send(&api, "", CSV, case!("import-nulls/phpmyadmin.csv")).await.ok(201);
-    assert_eq!(counts(&import), [5, 4, 0, 0, 0], "{import}");
-    let users: Vec<_> = subscriptions(&api).await.iter().map(|it| it["user_id"].clone()).collect();
+    let import = send_import(&api, "", CSV, case!("import-nulls/phpmyadmin.csv")).await.ok(201);
+    assert_eq!(import_counts(&import), [5, 4, 0, 0, 0], "{import}");
+    let users: Vec<_> = list_subscriptions(&api).await.iter().map(|it| it["user_id"].clone()).collect();
     assert_eq!(users, [json!(null), json!(null), json!(null), json!("7")]);
-    let import = send(&api, "", CSV, case!("import-nulls/zero-dates.csv")).await.ok(201);
-    assert_eq!(counts(&import), [5, 4, 0, 0, 0], "{import}");
+    let import = send_import(&api, "", CSV, case!("import-nulls/zero-dates.csv")).await.ok(201);
+    assert_eq!(import_counts(&import), [5, 4, 0, 0, 0], "{import}");
     for (n, null) in
         ["NULL", "null", "\\N", "None", "nil", "NA", "(NULL)", "[NULL]", "<null>", "NaN", "undefined", "#N/A"]
             .iter()
@@ -111,15 +108,19 @@ async fn database_nulls_are_empty_cells() {
         let file = format!(
             "endpoint,p256dh,auth,user_id,tags,topics,timezone,deleted_at\n{row},{null},{null},{null},{null},{null}\n"
         );
-        let import = send(&api, "", CSV, file).await.ok(201);
-        assert_eq!((counts(&import), &import["warned"]), ([2, 1, 0, 0, 0], &json!(0)), "{null}: {import}");
-        let newest = &subscriptions(&api).await[0];
+        let import = send_import(&api, "", CSV, file).await.ok(201);
+        assert_eq!((import_counts(&import), &import["warned"]), ([2, 1, 0, 0, 0], &json!(0)), "{null}: {import}");
+        let newest = &list_subscriptions(&api).await[0];
         assert_eq!((&newest["user_id"], &newest["tags"]), (&json!(null), &json!([])), "{null}");
     }
     let quoted = format!("endpoint,p256dh,auth,user_id\n{},\"NULL\"\n", csv_row("quoted"));
-    let import = send(&api, "", CSV, quoted).await.ok(201);
-    assert_eq!((counts(&import), &import["warnings"][0]["field"]), ([2, 1, 0, 0, 0], &json!("user_id")), "{import}");
-    assert_eq!(subscriptions(&api).await[0]["user_id"], "NULL", "a quoted word is a value");
+    let import = send_import(&api, "", CSV, quoted).await.ok(201);
+    assert_eq!(
+        (import_counts(&import), &import["warnings"][0]["field"]),
+        ([2, 1, 0, 0, 0], &json!("user_id")),
+        "{import}"
+    );
+    assert_eq!(list_subscriptions(&api).await[0]["user_id"], "NULL", "a quoted word is a value");
 }
 
 fn csv_row(name: &str) -> String {
@@ -132,8 +133,8 @@ fn csv_row(name: &str) -> String {
 #[tokio::test]
 async fn times_of_databases_and_languages_are_read() {
     let api = TestApi::start().await;
-    let import = send(&api, "", CSV, case!("import-postgres-times/django-push-notifications.csv")).await.ok(201);
-    assert_eq!((counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(0)), "{import}");
+    let import = send_import(&api, "", CSV, case!("import-postgres-times/django-push-notifications.csv")).await.ok(201);
+    assert_eq!((import_counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(0)), "{import}");
     for (n, time) in [
         json!("2024-01-23T08:25:00Z"),
         json!("2024-01-23 08:25:00.000000+00"),
@@ -173,9 +174,9 @@ async fn times_of_databases_and_languages_are_read() {
     {
         let mut line = push_subscription(&fcm(&format!("time-{n}")));
         line["created_at"] = time.clone();
-        let import = send(&api, "", LINES, line.to_string()).await.ok(201);
-        assert_eq!((counts(&import), &import["warned"]), ([1, 1, 0, 0, 0], &json!(0)), "{time}: {import}");
-        let made = subscriptions(&api).await[0]["created_at"].as_str().unwrap().to_owned();
+        let import = send_import(&api, "", NDJSON, line.to_string()).await.ok(201);
+        assert_eq!((import_counts(&import), &import["warned"]), ([1, 1, 0, 0, 0], &json!(0)), "{time}: {import}");
+        let made = list_subscriptions(&api).await[0]["created_at"].as_str().unwrap().to_owned();
         assert!(made.starts_with("2024-01-23T08:25:00"), "{time}: {made}");
     }
 }
@@ -183,8 +184,8 @@ async fn times_of_databases_and_languages_are_read() {
 #[tokio::test]
 async fn state_columns_decide_who_is_subscribed() {
     let api = TestApi::start().await;
-    let import = send(&api, "", CSV, case!("import-onesignal-opted-out/players.csv")).await.ok(201);
-    assert_eq!(counts(&import), [3, 1, 0, 1, 0], "{import}");
+    let import = send_import(&api, "", CSV, case!("import-onesignal-opted-out/players.csv")).await.ok(201);
+    assert_eq!(import_counts(&import), [3, 1, 0, 1, 0], "{import}");
     for (n, (column, cell, expected)) in [
         ("notification_types", "-10", "left_out"),
         ("notification_types", "0", "left_out"),
@@ -226,24 +227,40 @@ async fn state_columns_decide_who_is_subscribed() {
     .enumerate()
     {
         let file = format!("endpoint,p256dh,auth,{column}\n{},{cell}\n", csv_row(&format!("state-{n}")));
-        let import = send(&api, "", CSV, file.clone()).await.ok(201);
+        let import = send_import(&api, "", CSV, file.clone()).await.ok(201);
         let is = |name: &str| i64::from(name == expected);
-        assert_eq!(counts(&import), [2, is("added"), 0, is("left_out"), is("refused")], "{column}={cell}: {import}");
+        assert_eq!(
+            import_counts(&import),
+            [2, is("added"), 0, is("left_out"), is("refused")],
+            "{column}={cell}: {import}"
+        );
         if expected == "refused" {
-            let import = send(&api, &format!("?map={column}:"), CSV, file).await.ok(201);
-            assert_eq!(counts(&import), [2, 1, 0, 0, 0], "{column} is ignored: {import}");
+            let import = send_import(&api, &format!("?map={column}:"), CSV, file).await.ok(201);
+            assert_eq!(import_counts(&import), [2, 1, 0, 0, 0], "{column} is ignored: {import}");
         }
     }
     let app = "identifier,device_type,web_auth,web_p256\n0123abcd,1,,\n0123abce,5,,\n";
-    assert_eq!(counts(&send(&api, "", CSV, app).await.ok(201)), [3, 0, 0, 1, 1], "apps have no keys, browsers have");
+    assert_eq!(
+        import_counts(&send_import(&api, "", CSV, app).await.ok(201)),
+        [3, 0, 0, 1, 1],
+        "apps have no keys, browsers have"
+    );
     let mut line = push_subscription(&fcm("hidden"));
     line["preferences"] = json!({"web": {"unsubscribed": true}});
-    let import = send(&api, "", LINES, line.to_string()).await.ok(201);
-    assert_eq!((counts(&import), &import["faults"][0]["field"]), ([1, 0, 0, 0, 1], &json!("preferences")), "{import}");
+    let import = send_import(&api, "", NDJSON, line.to_string()).await.ok(201);
+    assert_eq!(
+        (import_counts(&import), &import["faults"][0]["field"]),
+        ([1, 0, 0, 0, 1], &json!("preferences")),
+        "{import}"
+    );
     let mut line = push_subscription(&fcm("muted"));
     line["isMuted"] = json!(true);
-    let import = send(&api, "", LINES, line.to_string()).await.ok(201);
-    assert_eq!((counts(&import), &import["faults"][0]["field"]), ([1, 0, 0, 0, 1], &json!("isMuted")), "{import}");
+    let import = send_import(&api, "", NDJSON, line.to_string()).await.ok(201);
+    assert_eq!(
+        (import_counts(&import), &import["faults"][0]["field"]),
+        ([1, 0, 0, 0, 1], &json!("isMuted")),
+        "{import}"
+    );
 }
 
 #[tokio::test]
@@ -259,17 +276,17 @@ async fn files_not_understood_are_faults() {
         (CSV, b"PK\x03\x04\x14\0\x06\0".to_vec(), "ZIP"),
         (CSV, b"\x1f\x8b\x08\0".to_vec(), "gzip"),
         (CSV, object.clone().into_bytes(), "ndjson"),
-        (LINES, Vec::new(), "an empty file"),
-        (LINES, format!("[{object}]").into_bytes(), "`json`"),
-        (LINES, b"endpoint,p256dh,auth\nx,y,z\n".to_vec(), "`csv`"),
-        (LINES, b"INSERT INTO subscriptions VALUES (1);\n".to_vec(), "SQL"),
+        (NDJSON, Vec::new(), "an empty file"),
+        (NDJSON, format!("[{object}]").into_bytes(), "`json`"),
+        (NDJSON, b"endpoint,p256dh,auth\nx,y,z\n".to_vec(), "`csv`"),
+        (NDJSON, b"INSERT INTO subscriptions VALUES (1);\n".to_vec(), "SQL"),
         ("application/json", b"[]".to_vec(), "no subscription"),
         ("application/json", b"<html>".to_vec(), "HTML"),
         ("application/json", format!("{{\"data\": [{object}]}}").into_bytes(), "`data`"),
         ("application/json", format!("{{\"a\": {object}, \"b\": {object}}}").into_bytes(), "by name"),
         ("application/json", format!("{{\"subs\": {{\"a\": {object}, \"b\": {object}}}}}").into_bytes(), "by name"),
     ] {
-        let import = send(&api, "", kind, file.clone()).await.ok(201);
+        let import = send_import(&api, "", kind, file.clone()).await.ok(201);
         let reason = import["faults"][0]["reason"].as_str().unwrap_or_default();
         assert!(reason.contains(found), "{found}: {import}");
         assert_eq!(
@@ -279,7 +296,7 @@ async fn files_not_understood_are_faults() {
         assert!(!import["finished_at"].is_null());
     }
     assert_eq!(
-        counts(&send(&api, "", "application/json", object).await.ok(201)),
+        import_counts(&send_import(&api, "", "application/json", object).await.ok(201)),
         [1, 1, 0, 0, 0],
         "a single object is read"
     );
@@ -305,9 +322,9 @@ async fn subscriptions_are_found_at_any_depth() {
         with_user.to_string().replace("\":", "\"=>").replace("null", "nil"),
         with_user.to_string().replace("\"endpoint\":", "endpoint: ").replace("\"user_id\":7", "user_id: NumberLong(7)"),
     ] {
-        let import = send(&api, "", LINES, line.clone()).await.ok(201);
-        assert_eq!(counts(&import)[3..], [0, 0], "{line}: {import}");
-        let all = subscriptions(&api).await;
+        let import = send_import(&api, "", NDJSON, line.clone()).await.ok(201);
+        assert_eq!(import_counts(&import)[3..], [0, 0], "{line}: {import}");
+        let all = list_subscriptions(&api).await;
         assert_eq!((all.len(), &all[0]["user_id"], &import["warned"]), (1, &json!("7"), &json!(0)), "{line}: {import}");
     }
 }
@@ -335,16 +352,16 @@ fn serialize(value: &Value) -> String {
 async fn mappings_go_before_known_names() {
     let api = TestApi::start().await;
     let file = format!("abo,p256dh,auth,uid,tags\n{},7,x\n", csv_row("mapped"));
-    let import = send(&api, "?map=abo:endpoint,uid:attributes.number,tags:", CSV, file).await.ok(201);
-    assert_eq!(counts(&import), [2, 1, 0, 0, 0], "{import}");
-    let made = &subscriptions(&api).await[0];
+    let import = send_import(&api, "?map=abo:endpoint,uid:attributes.number,tags:", CSV, file).await.ok(201);
+    assert_eq!(import_counts(&import), [2, 1, 0, 0, 0], "{import}");
+    let made = &list_subscriptions(&api).await[0];
     assert_eq!(
         (&made["user_id"], &made["attributes"], &made["tags"]),
         (&json!(null), &json!({"number": "7"}), &json!([]))
     );
     for bad in ["abo", "abo:nonsense", "abo:identifier", "abo:keys"] {
         let path = format!("?map={bad}");
-        assert_eq!(send(&api, &path, CSV, "x").await.refusal().0, 400, "{bad}");
+        assert_eq!(send_import(&api, &path, CSV, "x").await.refusal().0, 400, "{bad}");
     }
 }
 
@@ -364,13 +381,14 @@ async fn lines_of_exports_keep_their_state() {
         line("undated", json!({"state": "unsubscribed"})),
     ];
     let file: String = file.iter().map(|line| format!("{line}\n")).collect();
-    let import = send(&api, "", LINES, file.clone()).await.ok(201);
-    assert_eq!(counts(&import), [4, 0, 0, 2, 3], "{import}");
+    let import = send_import(&api, "", NDJSON, file.clone()).await.ok(201);
+    assert_eq!(import_counts(&import), [4, 0, 0, 2, 3], "{import}");
     let faults = import["faults"].as_array().unwrap();
     let fields: Vec<_> = faults.iter().map(|fault| fault["field"].as_str().unwrap()).collect();
     assert_eq!(fields, ["state", "unsubscribed_at", "type"], "the last line is missing: {import}");
     assert!(!import.to_string().contains("hush"));
-    let import = send(&api, "", LINES, format!("{file}{}\n", json!({"type": "end", "counts": {}}))).await.ok(201);
+    let import =
+        send_import(&api, "", NDJSON, format!("{file}{}\n", json!({"type": "end", "counts": {}}))).await.ok(201);
     assert_eq!(import["faults"].as_array().unwrap().len(), 2, "{import}");
 }
 
@@ -393,20 +411,20 @@ async fn files_of_spreadsheets_are_read() {
         ("", format!("sep=;\r\n{}", file("sep", ";", "\r\n")).into_bytes()),
         ("?charset=windows-1252", latin(&file("western", ";", "\r\n"))),
     ] {
-        let import = send(&api, query, CSV, octets).await.ok(201);
+        let import = send_import(&api, query, CSV, octets).await.ok(201);
         assert_eq!((&import["added"], &import["warned"]), (&json!(1), &json!(0)), "{query}: {import}");
-        assert_eq!(subscriptions(&api).await[0]["tags"], json!(["Köln"]));
+        assert_eq!(list_subscriptions(&api).await[0]["tags"], json!(["Köln"]));
     }
-    let named = send(&api, "", "text/csv; charset=ISO-8859-1", latin(&file("named", ";", "\n"))).await.ok(201);
+    let named = send_import(&api, "", "text/csv; charset=ISO-8859-1", latin(&file("named", ";", "\n"))).await.ok(201);
     assert_eq!((&named["added"], &named["warned"]), (&json!(1), &json!(0)), "{named}");
-    let import = send(&api, "", CSV, latin(&file("unnamed", ";", "\r\n"))).await.ok(201);
+    let import = send_import(&api, "", CSV, latin(&file("unnamed", ";", "\r\n"))).await.ok(201);
     assert_eq!((&import["added"], &import["faults"][0]["line"]), (&json!(0), &json!(1)), "{import}");
     assert!(import["faults"][0]["reason"].as_str().unwrap().contains("charset"));
     let broken = [file("broken", ",", "\n").as_bytes(), csv_row("one").as_bytes(), b",K\xf6ln\n"].concat();
-    let import = send(&api, "", CSV, broken).await.ok(201);
+    let import = send_import(&api, "", CSV, broken).await.ok(201);
     assert_eq!((&import["added"], &import["warnings"][0]["field"]), (&json!(2), &json!("tags")), "{import}");
     assert!(import["warnings"][0]["reason"].as_str().unwrap().contains("charset"));
-    send(&api, "?charset=none", CSV, "x").await.refusal();
+    send_import(&api, "?charset=none", CSV, "x").await.refusal();
 }
 
 #[tokio::test]
@@ -414,7 +432,7 @@ async fn dry_runs_show_ten_rows() {
     let api = TestApi::start().await;
     let rows: String = (0..12).map(|n| format!("{},user-{n},{n}\n", csv_row(&format!("sample-{n}")))).collect();
     let file = format!("endpoint,p256dh,auth,uid,shoe\n{rows}");
-    let import = send(&api, "?dry_run=true", CSV, file.clone()).await.ok(201);
+    let import = send_import(&api, "?dry_run=true", CSV, file.clone()).await.ok(201);
     let sample = import["sample"].as_array().unwrap();
     assert_eq!((sample.len(), &sample[0]["line"], &sample[0]["outcome"]), (10, &json!(2), &json!("read")));
     let cells = sample[0]["cells"].as_array().unwrap();
@@ -422,7 +440,7 @@ async fn dry_runs_show_ten_rows() {
     assert!(cells.contains(&json!({"column": "shoe", "field": null, "value": null})));
     assert!(cells.contains(&json!({"column": "endpoint", "field": "endpoint", "value": "fcm.googleapis.com/…"})));
     assert!(cells.contains(&json!({"column": "auth", "field": "auth", "value": null})), "keys are secrets");
-    assert_eq!(send(&api, "", CSV, file).await.ok(201)["sample"], json!(null));
+    assert_eq!(send_import(&api, "", CSV, file).await.ok(201)["sample"], json!(null));
 }
 
 #[tokio::test]
@@ -434,11 +452,11 @@ async fn headings_without_endpoint_list_unknown_columns() {
         ("abo,schlüssel,geheim,kunde".to_owned(), json!(["abo", "schlüssel", "geheim", "kunde"])),
         (format!("{row},eve"), json!([])), // values, which may be secrets
     ] {
-        let import = send(&api, "?dry_run=true", CSV, format!("{heading}\n{row},ann\n")).await.ok(201);
+        let import = send_import(&api, "?dry_run=true", CSV, format!("{heading}\n{row},ann\n")).await.ok(201);
         assert_eq!(import["ignored"], ignored, "{import}");
         assert_eq!((&import["added"], &import["faults"][0]["line"]), (&json!(0), &json!(1)), "{import}");
     }
     let file = format!("abo,p256dh,auth,kunde\n{row},ann\n");
-    let import = send(&api, "?map=abo:endpoint,kunde:user_id", CSV, file).await.ok(201);
+    let import = send_import(&api, "?map=abo:endpoint,kunde:user_id", CSV, file).await.ok(201);
     assert_eq!((&import["added"], &import["ignored"]), (&json!(1), &json!([])), "{import}");
 }

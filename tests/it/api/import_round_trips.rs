@@ -7,9 +7,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use super::import_dialects::{CSV, LINES};
-use super::imports::{send, subscriptions};
-use super::{TestApi, fcm, push_subscription};
+use crate::support::api::{TestApi, fcm, push_subscription};
+use crate::support::imports::{CSV, NDJSON, list_subscriptions, send_import};
 
 /// A subscriber as a file describes it.
 struct Subscriber {
@@ -120,13 +119,13 @@ impl Subscriber {
 
 /// Dialects, their types, and the headings of those that are tables.
 const DIALECTS: [(&str, &str, &str); 11] = [
-    ("web-push", LINES, ""),
-    ("node-buffers", LINES, ""),
-    ("mongoexport", LINES, ""),
-    ("dynamodb", LINES, ""),
-    ("firestore", LINES, ""),
-    ("django-dumpdata", LINES, ""),
-    ("python-repr", LINES, ""),
+    ("web-push", NDJSON, ""),
+    ("node-buffers", NDJSON, ""),
+    ("mongoexport", NDJSON, ""),
+    ("dynamodb", NDJSON, ""),
+    ("firestore", NDJSON, ""),
+    ("django-dumpdata", NDJSON, ""),
+    ("python-repr", NDJSON, ""),
     (
         "laravel",
         CSV,
@@ -149,9 +148,9 @@ async fn every_dialect_reads_back_the_same() {
     for (dialect, kind, heading) in DIALECTS {
         let written: Vec<_> = (0..20).map(|_| Subscriber::random(&mut rng, dialect)).collect();
         let lines: String = written.iter().map(|it| it.write(dialect) + "\n").collect();
-        let import = send(&api, "", kind, format!("{heading}{lines}")).await.ok(201);
+        let import = send_import(&api, "", kind, format!("{heading}{lines}")).await.ok(201);
         assert_eq!((&import["added"], &import["warned"]), (&json!(20), &json!(0)), "{dialect}, seed {seed}: {import}");
-        let read = subscriptions(&api).await;
+        let read = list_subscriptions(&api).await;
         let key = |user: &Value, tags: &Value, created: i64| format!("{user} {tags} {created}");
         let mut read: Vec<_> = read[..20]
             .iter()

@@ -3,31 +3,18 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{Method, Request};
+use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
 use bellwire_webpush::keys::SigningKey;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::{HERE, Reply, TestApi, fcm, push_subscription, same_browser};
-
-pub(super) async fn send(api: &TestApi, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
-    send_as(api, &api.key, path, kind, body).await
-}
-
-async fn send_as(api: &TestApi, key: &str, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(format!("/v1/apps/shop/imports{path}"))
-        .header("authorization", format!("Bearer {key}"))
-        .header("content-type", kind)
-        .extension(HERE);
-    api.send(request.body(body.into()).unwrap()).await
-}
+use crate::support::api::{TestApi, fcm, push_subscription, same_browser};
+use crate::support::imports::{import_counts, list_subscriptions, send_import, send_import_as};
 
 async fn ndjson(api: &TestApi, path: &str, lines: &[Value]) -> Value {
     let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    send(api, path, "application/x-ndjson", file).await.ok(201)
+    send_import(api, path, "application/x-ndjson", file).await.ok(201)
 }
 
 /// A line of a file with further members.
@@ -37,14 +24,6 @@ fn line(name: &str, more: Value) -> Value {
     line
 }
 
-pub(super) fn counts(import: &Value) -> [i64; 5] {
-    ["lines", "added", "known", "left_out", "refused"].map(|name| import[name].as_i64().unwrap())
-}
-
-pub(super) async fn subscriptions(api: &TestApi) -> Vec<Value> {
-    api.get("/subscriptions?limit=250").await.ok(200)["data"].as_array().unwrap().clone()
-}
-
 #[tokio::test]
 async fn import_equals_registration_and_repeats_change_nothing() {
     let api = TestApi::start().await;
@@ -52,8 +31,8 @@ async fn import_equals_registration_and_repeats_change_nothing() {
         "locale": "de-AT", "timezone": "Europe/Vienna"});
     api.subscribe(&fcm("registered"), said.clone()).await;
     let file = [line("imported", said), line("bare", json!({"created_at": "2025-03-01T10:00:00Z"}))];
-    assert_eq!(counts(&ndjson(&api, "", &file).await), [2, 2, 0, 0, 0]);
-    let all = subscriptions(&api).await;
+    assert_eq!(import_counts(&ndjson(&api, "", &file).await), [2, 2, 0, 0, 0]);
+    let all = list_subscriptions(&api).await;
     let [bare, imported, registered] = &all[..] else { panic!("{all:?}") };
     for member in
         ["state", "gateway", "vapid_key_id", "user_id", "tags", "attributes", "topics", "locale", "timezone", "since"]
@@ -63,8 +42,8 @@ async fn import_equals_registration_and_repeats_change_nothing() {
     assert_eq!(bare["created_at"], "2025-03-01T10:00:00Z");
     assert_ne!(bare["since"], bare["created_at"], "messages from before it came are not for it");
     assert_eq!(api.get("/topics/sports").await.ok(200)["members"], 2);
-    assert_eq!(counts(&ndjson(&api, "", &file).await), [2, 0, 2, 0, 0]);
-    assert_eq!(subscriptions(&api).await, all);
+    assert_eq!(import_counts(&ndjson(&api, "", &file).await), [2, 0, 2, 0, 0]);
+    assert_eq!(list_subscriptions(&api).await, all);
 }
 
 #[tokio::test]
@@ -85,8 +64,8 @@ async fn wrong_line_is_reported_without_its_value() {
         String::new(),
         line("last", json!({"shoe_size": 43})).to_string(),
     ];
-    let import = send(&api, "", "application/x-ndjson", lines.join("\r\n")).await.ok(201);
-    assert_eq!(counts(&import), [8, 2, 0, 0, 5]);
+    let import = send_import(&api, "", "application/x-ndjson", lines.join("\r\n")).await.ok(201);
+    assert_eq!(import_counts(&import), [8, 2, 0, 0, 5]);
     let faults = import["faults"].as_array().unwrap();
     let places: Vec<_> = faults.iter().map(|f| (f["line"].as_i64().unwrap(), f["field"].as_str().unwrap())).collect();
     let expected = [(2, ""), (3, "p256dh"), (3, "auth"), (4, "auth"), (5, "endpoint"), (6, "vapid_key")];
@@ -112,29 +91,29 @@ async fn csv_and_web_push_arrays_import_alike() {
         text(&a["keys"]["auth"]),
         key.public_base64()
     );
-    let import = send(&api, "?map=abo:endpoint", "text/csv", file.clone()).await.ok(201);
-    assert_eq!(counts(&import), [2, 1, 0, 0, 0], "{import}");
-    let found = &subscriptions(&api).await[0];
+    let import = send_import(&api, "?map=abo:endpoint", "text/csv", file.clone()).await.ok(201);
+    assert_eq!(import_counts(&import), [2, 1, 0, 0, 0], "{import}");
+    let found = &list_subscriptions(&api).await[0];
     assert_eq!(
         (&found["user_id"], &found["tags"], &found["attributes"], &found["vapid_key_id"]),
         (&json!("ann"), &json!(["beta", "vip"]), &json!({"plan": "pro"}), &retired["id"])
     );
     let array = json!([a, b]);
-    let import = send(&api, "", "application/json", array.to_string()).await.ok(201);
-    assert_eq!(counts(&import), [2, 1, 1, 0, 0], "{import}");
-    assert_eq!(send(&api, "", "text/html", "x").await.refusal().0, 415);
-    assert_eq!(send(&api, "", "application/json", "[{}").await.refusal().0, 400);
+    let import = send_import(&api, "", "application/json", array.to_string()).await.ok(201);
+    assert_eq!(import_counts(&import), [2, 1, 1, 0, 0], "{import}");
+    assert_eq!(send_import(&api, "", "text/html", "x").await.refusal().0, 415);
+    assert_eq!(send_import(&api, "", "application/json", "[{}").await.refusal().0, 400);
 }
 
 #[tokio::test]
 async fn dry_run_reports_and_stores_nothing() {
     let api = TestApi::start().await;
     api.subscribe(&fcm("known"), json!({})).await;
-    let before = subscriptions(&api).await;
+    let before = list_subscriptions(&api).await;
     let file = [line("new", json!({"topics": ["made"]})), line("known", json!({"user_id": "ann"}))];
     let import = ndjson(&api, "?dry_run=true", &file).await;
-    assert_eq!((counts(&import), &import["dry_run"]), ([2, 1, 1, 0, 0], &json!(true)));
-    assert_eq!(subscriptions(&api).await, before);
+    assert_eq!((import_counts(&import), &import["dry_run"]), ([2, 1, 1, 0, 0], &json!(true)));
+    assert_eq!(list_subscriptions(&api).await, before);
     assert_eq!(api.get("/topics/made").await.status, 404);
 }
 
@@ -143,12 +122,12 @@ async fn import_leaves_the_unsubscribed_alone() {
     let api = TestApi::start().await;
     let file = [line("left", json!({}))];
     ndjson(&api, "", &file).await;
-    let id = subscriptions(&api).await[0]["id"].as_str().unwrap().to_owned();
+    let id = list_subscriptions(&api).await[0]["id"].as_str().unwrap().to_owned();
     api.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{id}"), Some(&api.key), None).await.ok(204);
-    assert_eq!(counts(&ndjson(&api, "", &file).await), [1, 0, 0, 1, 0]);
+    assert_eq!(import_counts(&ndjson(&api, "", &file).await), [1, 0, 0, 1, 0]);
     assert_eq!(api.get(&format!("/subscriptions/{id}")).await.ok(200)["state"], "unsubscribed");
     let ended = line("dead", json!({"unsubscribed_at": "2025-01-01T00:00:00Z"}));
-    assert_eq!(counts(&ndjson(&api, "", &[ended]).await), [1, 0, 0, 1, 0]);
+    assert_eq!(import_counts(&ndjson(&api, "", &[ended]).await), [1, 0, 0, 1, 0]);
 }
 
 #[tokio::test]
@@ -156,19 +135,20 @@ async fn interrupted_import_resumes_after_last_stored_line() {
     let api = TestApi::start().await;
     let lines: Vec<String> = (0..2_500).map(|n| format!("{}\n", line(&n.to_string(), json!({})))).collect();
     let broken = [Ok(Bytes::from(lines[..2_200].concat())), Err(std::io::Error::other("gone"))];
-    let reply = send(&api, "", "application/x-ndjson", Body::from_stream(stream::iter(broken))).await;
+    let reply = send_import(&api, "", "application/x-ndjson", Body::from_stream(stream::iter(broken))).await;
     assert_eq!(reply.status, 400, "{}", reply.json);
     let place = reply.header("location").strip_prefix("/v1/apps/shop").unwrap().to_owned();
     let import = api.get(&place).await.ok(200);
-    assert_eq!((counts(&import), &import["finished_at"]), ([2_000, 2_000, 0, 0, 0], &Value::Null));
+    assert_eq!((import_counts(&import), &import["finished_at"]), ([2_000, 2_000, 0, 0, 0], &Value::Null));
     let id = format!("/{}", import["id"].as_str().unwrap());
-    let gap = send(&api, &format!("{id}?from=2002"), "application/x-ndjson", lines[2_001..].concat()).await;
+    let gap = send_import(&api, &format!("{id}?from=2002"), "application/x-ndjson", lines[2_001..].concat()).await;
     assert_eq!(gap.refusal(), (400, "invalid_parameter", vec!["from"]));
-    let rest = send(&api, &format!("{id}?from=2001"), "application/x-ndjson", lines[2_000..2_400].concat()).await;
+    let rest =
+        send_import(&api, &format!("{id}?from=2001"), "application/x-ndjson", lines[2_000..2_400].concat()).await;
     let rest = rest.ok(200);
-    assert_eq!(counts(&rest), [2_400, 2_400, 0, 0, 0]);
+    assert_eq!(import_counts(&rest), [2_400, 2_400, 0, 0, 0]);
     assert!(rest["finished_at"].is_string(), "the end of that body is the end of the file");
-    let again = send(&api, &id, "application/x-ndjson", lines.concat()).await.ok(200);
+    let again = send_import(&api, &id, "application/x-ndjson", lines.concat()).await.ok(200);
     assert_eq!(again, rest, "what has ended stays as it is");
 }
 
@@ -177,8 +157,8 @@ async fn repeated_endpoint_is_one_subscription() {
     let api = TestApi::start().await;
     let (first, mut second) = (line("twice", json!({"user_id": "ann"})), line("twice", json!({"user_id": "ben"})));
     second["keys"] = first["keys"].clone();
-    assert_eq!(counts(&ndjson(&api, "", &[first, second]).await), [2, 1, 1, 0, 0]);
-    let all = subscriptions(&api).await;
+    assert_eq!(import_counts(&ndjson(&api, "", &[first, second]).await), [2, 1, 1, 0, 0]);
+    let all = list_subscriptions(&api).await;
     assert_eq!((all.len(), &all[0]["user_id"]), (1, &json!("ben")));
 }
 
@@ -200,7 +180,7 @@ async fn import_resumed_between_halves_counts_each_once() {
     let lines = many(N);
     let whole = lines.concat();
     {
-        let sending = send(&api, "", "application/x-ndjson", whole.clone());
+        let sending = send_import(&api, "", "application/x-ndjson", whole.clone());
         let half_is_in = async {
             let half = "SELECT EXISTS (SELECT FROM imports WHERE lines = 0 AND 0 < ANY (halves))";
             while !sqlx::query_scalar::<_, bool>(half).fetch_one(&api.pool).await.unwrap() {
@@ -214,12 +194,12 @@ async fn import_resumed_between_halves_counts_each_once() {
     }
     held.rollback().await.unwrap();
     let broken = api.get("/imports").await.ok(200)["data"][0].clone();
-    let [dealt_with, added, ..] = counts(&broken);
+    let [dealt_with, added, ..] = import_counts(&broken);
     assert_eq!((dealt_with, &broken["finished_at"]), (0, &Value::Null));
     assert!((1..N as i64).contains(&added), "{broken}");
     let id = format!("/{}", broken["id"].as_str().unwrap());
-    let done = send(&api, &id, "application/x-ndjson", whole).await.ok(200);
-    assert_eq!(counts(&done), [N as i64, N as i64 - 1, 1, 0, 0]);
+    let done = send_import(&api, &id, "application/x-ndjson", whole).await.ok(200);
+    assert_eq!(import_counts(&done), [N as i64, N as i64 - 1, 1, 0, 0]);
     let there: i64 = sqlx::query_scalar("SELECT count(*) FROM subscriptions").fetch_one(&api.pool).await.unwrap();
     assert_eq!(there, N as i64);
 }
@@ -238,8 +218,8 @@ async fn later_line_of_an_endpoint_wins() {
         .collect();
     lines.extend(many(2_100).split_off(40)); // the later ones are in another part
     lines.extend(later.iter().cloned());
-    let done = send(&api, "", "application/x-ndjson", lines.concat()).await.ok(201);
-    assert_eq!(counts(&done), [2_140, 2_100, 40, 0, 0]);
+    let done = send_import(&api, "", "application/x-ndjson", lines.concat()).await.ok(201);
+    assert_eq!(import_counts(&done), [2_140, 2_100, 40, 0, 0]);
     let later: i64 = sqlx::query_scalar("SELECT count(*) FROM subscriptions WHERE user_id = 'later'")
         .fetch_one(&api.pool)
         .await
@@ -258,7 +238,7 @@ async fn first_lines_get_the_topics_that_fit() {
     let file: Vec<Value> = (0..12).map(|n| line(&n.to_string(), json!({"topics": wanted(n)}))).collect();
     let import = ndjson(&api, "", &file).await;
     // Both halves may have found the same room; each makes what one line wants whole or not at all.
-    let [.., refused] = counts(&import);
+    let [.., refused] = import_counts(&import);
     assert!((8..12).contains(&refused), "{import}");
     assert!(import["faults"].as_array().unwrap().iter().all(|fault| fault["field"] == "topics"), "{import}");
     let made = "SELECT count(*) FROM topics WHERE name LIKE 'new%'";
@@ -308,7 +288,7 @@ async fn import_ends_with_its_permission() {
             api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200);
         };
         let key = made["secret"].as_str().unwrap();
-        let (reply, ()) = tokio::join!(send_as(&api, key, "", "application/x-ndjson", body), revoke);
+        let (reply, ()) = tokio::join!(send_import_as(&api, key, "", "application/x-ndjson", body), revoke);
         assert_eq!(reply.refusal(), (401, "unauthorized", vec![]));
     }
 }
@@ -319,10 +299,10 @@ async fn dripping_import_loses_its_slot_and_resumes() {
     let api = TestApi::with(settings, None).await;
     let first = Bytes::from(format!("{}\n", line("0", json!({}))));
     let drips = stream::iter([Ok(first.clone())]).chain(endless().into_data_stream());
-    let reply = send(&api, "", "application/x-ndjson", Body::from_stream(drips)).await;
+    let reply = send_import(&api, "", "application/x-ndjson", Body::from_stream(drips)).await;
     assert_eq!(reply.refusal(), (408, "body_too_slow", vec![]));
     let id = reply.header("location").strip_prefix("/v1/apps/shop/imports").unwrap().to_owned();
-    assert_eq!(counts(&send(&api, &id, "application/x-ndjson", first).await.ok(200)), [1, 1, 0, 0, 0]);
+    assert_eq!(import_counts(&send_import(&api, &id, "application/x-ndjson", first).await.ok(200)), [1, 1, 0, 0, 0]);
 }
 
 #[tokio::test]
@@ -350,7 +330,7 @@ async fn import_gets_past_lines_that_postgres_rejects() {
     for (i, more) in lines.iter().enumerate() {
         let file = [line(&format!("bad-{i}"), more.clone()), line(&format!("good-{i}"), json!({}))];
         let import = ndjson(&api, "", &file).await;
-        let [lines, added, known, left_out, refused] = counts(&import);
+        let [lines, added, known, left_out, refused] = import_counts(&import);
         assert_eq!((lines, known, left_out), (2, 0, 0), "{more}: {import}");
         assert_eq!(added, if refused == 0 { 2 } else { 1 }, "{more}: {import}");
         let fault = &import[if refused == 0 { "warnings" } else { "faults" }][0];
@@ -362,9 +342,9 @@ async fn import_gets_past_lines_that_postgres_rejects() {
         format!("{},{},{},{user}\n", fcm(end), keys["p256dh"].as_str().unwrap(), keys["auth"].as_str().unwrap())
     };
     let file = format!("endpoint,p256dh,auth,user_id\n{}{}", row("csv-bad", "a\0b"), row("csv-good", "ann"));
-    let import = send(&api, "", "text/csv", file).await.ok(201);
-    assert_eq!((counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(1)), "{import}");
+    let import = send_import(&api, "", "text/csv", file).await.ok(201);
+    assert_eq!((import_counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(1)), "{import}");
     let file = format!("endpoint,p256dh,auth,attributes.a\0b\n{}{}", row("csv-name", "x"), row("csv-none", ""));
-    let import = send(&api, "", "text/csv", file).await.ok(201);
-    assert_eq!((counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(1)), "{import}");
+    let import = send_import(&api, "", "text/csv", file).await.ok(201);
+    assert_eq!((import_counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(1)), "{import}");
 }

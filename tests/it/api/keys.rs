@@ -5,7 +5,7 @@ use bellwire_webpush::keys::SigningKey;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{ORIGIN, TestApi, fcm, push_subscription};
+use crate::support::api::{ORIGIN, TestApi, fcm, push_subscription};
 use crate::support::app::until_waiting;
 
 fn states(keys: &Value) -> Vec<(&str, i64)> {

@@ -8,7 +8,7 @@ use bellwire_core::scope::Scope;
 use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi};
+use crate::support::api::{Reply, TestApi};
 
 /// A key of the shop made at the command line: its id and its secret.
 async fn made(api: &TestApi, scopes: &[Scope], expires_at: Option<Timestamp>) -> (String, String) {

@@ -12,7 +12,7 @@ use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{Reply, TestApi, content, fcm};
+use crate::support::api::{ORIGIN, Reply, TestApi, content, fcm, read_reply, same_browser};
 
 const ACCEPT: [(&str, &str); 1] = [("accept", "application/json, text/event-stream")];
 
@@ -77,7 +77,7 @@ async fn command_line_has_all_tools() {
     let request = Request::builder().method(Method::POST).uri("/mcp").header(ACCEPT[0].0, ACCEPT[0].1);
     let body = Body::from(message(1, "tools/list", json!({})).to_string());
     let request = request.header("content-type", "application/json").body(body).unwrap();
-    let reply = super::read(api.local.clone().oneshot(request).await.unwrap()).await.ok(200);
+    let reply = read_reply(api.local.clone().oneshot(request).await.unwrap()).await.ok(200);
     let tools = reply["result"]["tools"].as_array().unwrap();
     assert!(["apps_create", "messages_send"].iter().all(|name| tools.iter().any(|tool| tool["name"] == *name)));
 }
@@ -119,7 +119,7 @@ async fn wrong_keys_sessions_and_pages_are_refused() {
     let admin = api.teammate("admin@example.com", json!([{"role": "admin"}])).await;
     let own = [("cookie", admin.cookie.as_str()), ("sec-fetch-site", "same-origin"), ACCEPT[0]];
     assert_eq!(api.call_with(Method::POST, "/mcp", None, Some(list.clone()), &own).await.status, 401);
-    for origin in ["https://evil.example", "null", super::ORIGIN] {
+    for origin in ["https://evil.example", "null", ORIGIN] {
         let headers = [("origin", origin), ACCEPT[0]];
         let reply = api.call_with(Method::POST, "/mcp", Some(&api.key), Some(list.clone()), &headers).await;
         assert_eq!(reply.refusal().0, 403, "{origin}");
@@ -198,7 +198,7 @@ async fn every_call_is_in_the_audit_log() {
 #[tokio::test]
 async fn secrets_are_not_returned() {
     let api = api(McpAccess::Write).await;
-    let body = json!({"subscription": super::same_browser(&fcm("a"))});
+    let body = json!({"subscription": same_browser(&fcm("a"))});
     let made = call(&api, &api.key, "subscriptions_register", json!({"body": body})).await.unwrap();
     assert!(made["token"] == "[redacted]" && made["id"].is_string(), "{made}");
     let tools = tools_at(&api, "/mcp", &api.key).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{TestApi, content, fcm, roomy};
+use crate::support::api::{TestApi, content, fcm, high_rate_limits};
 
 /// The ids of a page, the newest first.
 async fn listed(api: &TestApi, query: &str) -> Vec<String> {
@@ -205,7 +205,7 @@ async fn only_callers_who_may_send_see_titles() {
 
 #[tokio::test]
 async fn message_shows_its_sender_on_all_paths() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann"})).await["id"].clone();
     for n in 0..100 {
         api.subscribe(&fcm(&n.to_string()), json!({})).await; // so that a message to all is fanned out

@@ -11,7 +11,7 @@ use bellwire_vault::CONTENT;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{TestApi, content, fcm, roomy};
+use crate::support::api::{TestApi, content, fcm, high_rate_limits};
 
 async fn count(api: &TestApi, table: &str) -> i64 {
     sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"))).fetch_one(&api.pool).await.unwrap()
@@ -66,7 +66,7 @@ async fn named_subscriptions_users_topics_and_everyone_are_reached() {
 
 #[tokio::test]
 async fn large_audience_becomes_one_cursor_per_lane() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     subscribers(&api, 99, json!({"topics": ["news"]})).await;
     let mozilla = "https://updates.push.services.mozilla.com/wpush/v2";
     let first = api.subscribe(&format!("{mozilla}/0"), json!({"topics": ["news"]})).await;

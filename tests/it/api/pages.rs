@@ -8,8 +8,8 @@ use axum::http::{Method, Request};
 use serde_json::json;
 use tower::ServiceExt as _;
 
-use super::TestApi;
-use super::walk::{description, operations};
+use crate::support::api::TestApi;
+use crate::support::openapi::{openapi_description, operations};
 
 /// Status and content of a page.
 async fn page(api: &TestApi, path: &str) -> (u16, String) {
@@ -66,7 +66,7 @@ async fn walk(api: &TestApi) -> BTreeMap<String, String> {
 async fn each_operation_has_a_page_without_dead_links() {
     let api = TestApi::start().await;
     let seen = walk(&api).await;
-    let description = description(&api).await;
+    let description = openapi_description(&api).await;
     for (path, method, operation) in operations(&description) {
         let page = format!("/docs/operations/{}", operation["operationId"].as_str().unwrap());
         assert!(seen.contains_key(&page), "{method} {path}: nothing leads to {page}");

@@ -6,7 +6,7 @@ use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{HERE, TestApi, fcm, registration};
+use crate::support::api::{LOOPBACK, TestApi, fcm, registration};
 
 /// Page of a list, with its rows as text.
 struct Page {
@@ -67,7 +67,7 @@ async fn take_out(api: &TestApi) {
     let request = Request::get("/v1/apps/shop/export?only=subscriptions");
     let request = request
         .header("authorization", format!("Bearer {}", api.operator))
-        .extension(HERE)
+        .extension(LOOPBACK)
         .body(Body::empty())
         .unwrap();
     let answer = api.router.clone().oneshot(request).await.unwrap();

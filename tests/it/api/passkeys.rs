@@ -3,24 +3,18 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::api::{ApiConfig, RelyingParty};
 use bellwire::testkit::server::maintenance;
 use serde_json::{Value, json};
 
-use super::{Browser, Reply, TestApi, newest_refusal, roomy};
+use crate::support::api::{Browser, Reply, TestApi, cookie, newest_refusal};
 use crate::support::app::RETENTION;
 use crate::support::authenticator::Authenticator;
+use crate::support::passkeys::{add_passkey, passkey_config, passkey_options, try_add_passkey};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "correct horse battery";
 const ANN: &str = "ann@example.com";
 const BEN: &str = "ben@example.com";
-
-/// A server that browsers reach as `push.example`.
-pub fn named() -> ApiConfig {
-    let relying_party = RelyingParty::of(&"https://push.example".parse().unwrap());
-    ApiConfig { relying_party, ..roomy() }
-}
 
 /// A teammate with that password, who is signed in.
 async fn come<'a>(api: &'a TestApi, email: &str) -> Browser<'a> {
@@ -28,27 +22,11 @@ async fn come<'a>(api: &'a TestApi, email: &str) -> Browser<'a> {
     api.sign_in(json!({"link": link, "new_password": PASSWORD})).await
 }
 
-/// Options for creating a passkey.
-pub async fn options(browser: &Browser<'_>) -> Value {
-    browser.call(Method::POST, "/v1/session/passkeys/options", None).await.ok(201)["options"].clone()
-}
-
-async fn try_add(browser: &Browser<'_>, credential: Value) -> Reply {
-    let body = json!({"name": "blue key", "credential": credential});
-    browser.call(Method::POST, "/v1/session/passkeys", Some(body)).await
-}
-
-/// Adds the passkey that an authenticator makes.
-pub async fn add(browser: &Browser<'_>, authenticator: &mut Authenticator) -> Value {
-    let made = authenticator.make(&options(browser).await);
-    try_add(browser, made).await.ok(201)
-}
-
 /// Ann's server and her key.
 async fn with_ann() -> (TestApi, Authenticator) {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let mut key = Authenticator::new(1);
-    add(&come(&api, ANN).await, &mut key).await;
+    add_passkey(&come(&api, ANN).await, &mut key).await;
     (api, key)
 }
 
@@ -83,9 +61,9 @@ async fn is_refused(api: &TestApi, reply: &Reply, why: &str) {
 
 #[tokio::test]
 async fn a_passkey_is_added_named_used_and_removed() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let (ann, mut key) = (come(&api, ANN).await, Authenticator::new(1));
-    let added = add(&ann, &mut key).await;
+    let added = add_passkey(&ann, &mut key).await;
     assert_eq!((&added["name"], &added["transports"]), (&json!("blue key"), &json!(["usb", "nfc"])));
     assert!(added["last_used_at"].is_null() && added["credential_id"].is_null(), "{added}");
     let path = format!("/v1/session/passkeys/{}", added["id"].as_str().unwrap());
@@ -117,16 +95,16 @@ async fn a_passkey_is_added_named_used_and_removed() {
 
 #[tokio::test]
 async fn unlocked_browser_cannot_change_passkeys() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let (ann, mut key) = (come(&api, ANN).await, Authenticator::new(1));
-    let added = add(&ann, &mut key).await;
+    let added = add_passkey(&ann, &mut key).await;
     api.clock.advance(MINUTE * 9);
-    let made = Authenticator::new(2).make(&options(&ann).await);
+    let made = Authenticator::new(2).make(&passkey_options(&ann).await);
     api.clock.advance(MINUTE);
     let path = format!("/v1/session/passkeys/{}", added["id"].as_str().unwrap());
     for reply in [
         ann.call(Method::POST, "/v1/session/passkeys/options", None).await,
-        try_add(&ann, made).await,
+        try_add_passkey(&ann, made).await,
         ann.call(Method::DELETE, &path, None).await,
     ] {
         assert_eq!(reply.refusal(), (403, "sign_in_again", vec![]));
@@ -135,9 +113,9 @@ async fn unlocked_browser_cannot_change_passkeys() {
     assert_eq!(ann.call(Method::DELETE, &own, None).await.refusal(), (409, "not_yourself", vec![]));
     assert_eq!(ann.get("/v1/session/passkeys").await.ok(200)["data"].as_array().unwrap().len(), 1);
     let again = answer(&api, key.sign(&asked(&api, ANN).await)).await;
-    let cookie = super::cookie(&again);
+    let cookie = cookie(&again);
     let again = Browser { api: &api, cookie, session: again.ok(201) };
-    add(&again, &mut Authenticator::new(2)).await;
+    add_passkey(&again, &mut Authenticator::new(2)).await;
 }
 
 #[tokio::test]
@@ -205,7 +183,7 @@ async fn stalled_authenticator_counter_is_refused() {
 async fn another_teammates_passkey_lets_nobody_in_but_them() {
     let (api, mut key) = with_ann().await;
     let mut bens = Authenticator::new(2);
-    add(&come(&api, BEN).await, &mut bens).await;
+    add_passkey(&come(&api, BEN).await, &mut bens).await;
     is_refused(&api, &answer(&api, bens.sign(&asked(&api, ANN).await)).await, "passkey").await;
     // Hers by name, and by Ben's signature.
     let request = asked(&api, ANN).await;
@@ -225,46 +203,50 @@ async fn another_teammates_passkey_lets_nobody_in_but_them() {
 async fn challenge_serves_only_its_purpose() {
     let (api, mut key) = with_ann().await;
     let ann = answer(&api, key.sign(&asked(&api, ANN).await)).await;
-    let ann = Browser { api: &api, cookie: super::cookie(&ann), session: ann.ok(201) };
+    let ann = Browser { api: &api, cookie: cookie(&ann), session: ann.ok(201) };
     let ben = come(&api, BEN).await;
     // A challenge for adding a passkey is not valid for a sign-in.
-    let to_add = options(&ann).await;
+    let to_add = passkey_options(&ann).await;
     let as_request = json!({"challenge": to_add["challenge"], "rpId": "push.example"});
     is_refused(&api, &answer(&api, key.sign(&as_request)).await, "challenge").await;
     // Nor for another user's session, or after the next challenge.
     let made = Authenticator::new(2).make(&to_add);
-    assert_eq!(try_add(&ben, made.clone()).await.refusal(), (422, "invalid", vec!["/credential"]));
-    let next = Authenticator::new(2).make(&options(&ann).await);
-    assert_eq!(try_add(&ann, made).await.refusal(), (422, "invalid", vec!["/credential"]));
-    try_add(&ann, next.clone()).await.ok(201);
-    assert_eq!(try_add(&ann, next).await.refusal(), (422, "invalid", vec!["/credential"]), "once");
+    assert_eq!(try_add_passkey(&ben, made.clone()).await.refusal(), (422, "invalid", vec!["/credential"]));
+    let next = Authenticator::new(2).make(&passkey_options(&ann).await);
+    assert_eq!(try_add_passkey(&ann, made).await.refusal(), (422, "invalid", vec!["/credential"]));
+    try_add_passkey(&ann, next.clone()).await.ok(201);
+    assert_eq!(try_add_passkey(&ann, next).await.refusal(), (422, "invalid", vec!["/credential"]), "once");
     // Given to sign in, it adds none.
     let to_sign_in = asked(&api, ANN).await;
-    let mut creation = options(&ann).await;
+    let mut creation = passkey_options(&ann).await;
     creation["challenge"] = to_sign_in["challenge"].clone();
     let made = Authenticator::new(3).make(&creation);
-    assert_eq!(try_add(&ann, made).await.refusal(), (422, "invalid", vec!["/credential"]));
+    assert_eq!(try_add_passkey(&ann, made).await.refusal(), (422, "invalid", vec!["/credential"]));
     answer(&api, key.sign(&to_sign_in)).await.ok(201);
 }
 
 #[tokio::test]
 async fn passkey_for_another_page_is_not_added() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let ann = come(&api, ANN).await;
     let mut elsewhere = Authenticator::new(1);
     elsewhere.origin = "https://evil.example".to_owned();
     let mut for_others = Authenticator::new(1);
     for_others.host = Some("evil.example");
     for key in [&mut elsewhere, &mut for_others] {
-        let made = key.make(&options(&ann).await);
-        assert_eq!(try_add(&ann, made).await.refusal(), (422, "invalid", vec!["/credential"]));
+        let made = key.make(&passkey_options(&ann).await);
+        assert_eq!(try_add_passkey(&ann, made).await.refusal(), (422, "invalid", vec!["/credential"]));
     }
     for garbage in [
         json!({}),
         json!({"rawId": 1}),
         json!({"rawId": "", "response": {"clientDataJSON": "e30", "attestationObject": ""}}),
     ] {
-        assert_eq!(try_add(&ann, garbage.clone()).await.refusal(), (422, "invalid", vec!["/credential"]), "{garbage}");
+        assert_eq!(
+            try_add_passkey(&ann, garbage.clone()).await.refusal(),
+            (422, "invalid", vec!["/credential"]),
+            "{garbage}"
+        );
         assert_eq!(answer(&api, garbage.clone()).await.refusal(), (422, "invalid", vec!["/passkey"]), "{garbage}");
     }
     assert_eq!(ann.get("/v1/session/passkeys").await.ok(200)["data"], json!([]));
@@ -272,18 +254,18 @@ async fn passkey_for_another_page_is_not_added() {
 
 #[tokio::test]
 async fn teammate_has_ten_distinct_passkeys_at_most() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let (ann, elsewhere) = (come(&api, ANN).await, api.sign_in(json!({"email": ANN, "password": PASSWORD})).await);
     for n in 1..10 {
-        add(&ann, &mut Authenticator::new(n)).await;
+        add_passkey(&ann, &mut Authenticator::new(n)).await;
     }
     let ben = come(&api, BEN).await;
-    let known = Authenticator::new(9).make(&options(&ben).await);
-    assert_eq!(try_add(&ben, known).await.refusal(), (409, "passkey_known", vec![]));
+    let known = Authenticator::new(9).make(&passkey_options(&ben).await);
+    assert_eq!(try_add_passkey(&ben, known).await.refusal(), (409, "passkey_known", vec![]));
     // Asked for in two browsers while there is room for one.
-    let eleventh = Authenticator::new(11).make(&options(&elsewhere).await);
-    add(&ann, &mut Authenticator::new(10)).await;
-    assert_eq!(try_add(&elsewhere, eleventh).await.refusal(), (409, "too_many_passkeys", vec![]));
+    let eleventh = Authenticator::new(11).make(&passkey_options(&elsewhere).await);
+    add_passkey(&ann, &mut Authenticator::new(10)).await;
+    assert_eq!(try_add_passkey(&elsewhere, eleventh).await.refusal(), (409, "too_many_passkeys", vec![]));
     let full = ann.call(Method::POST, "/v1/session/passkeys/options", None).await;
     assert_eq!(full.refusal(), (409, "too_many_passkeys", vec![]));
 }
@@ -352,7 +334,7 @@ async fn admin_restores_access_after_a_lost_passkey() {
     let (api, mut key) = with_ann().await;
     let ben = come(&api, BEN).await;
     let entered = answer(&api, key.sign(&asked(&api, ANN).await)).await;
-    let ann = Browser { api: &api, cookie: super::cookie(&entered), session: entered.ok(201) };
+    let ann = Browser { api: &api, cookie: cookie(&entered), session: entered.ok(201) };
     let pending = asked(&api, ANN).await;
     let path = format!("/v1/team/{}", ann.teammate());
     assert_eq!(ben.get(&path).await.ok(200)["passkeys"], 1);
@@ -394,7 +376,7 @@ async fn server_without_name_has_no_passkeys() {
 
 #[tokio::test]
 async fn an_operators_key_has_no_passkeys() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let browser = api.sign_in(json!({"api_key": api.operator})).await;
     for (method, path) in [(Method::GET, "/v1/session/passkeys"), (Method::POST, "/v1/session/passkeys/options")] {
         assert_eq!(browser.call(method, path, None).await.refusal(), (403, "forbidden", vec![]));

@@ -4,12 +4,12 @@ use axum::http::Method;
 use bellwire::testkit::server::maintenance::{self, Retention};
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi, content, fcm, registration, roomy};
+use crate::support::api::{Reply, TestApi, content, fcm, high_rate_limits, registration};
 use crate::support::app::{DAY, RETENTION};
 
 /// App with default permissions, the open topic `news` and the closed topic `staff`.
 async fn strict() -> TestApi {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let app = allow(&api, json!([])).await;
     assert_eq!(app["browsers_may"], json!([]));
     api.put("/topics/news", json!({})).await.ok(201);
@@ -212,7 +212,7 @@ async fn topic_stays_while_a_message_fans_out() {
 
 #[tokio::test]
 async fn removed_topic_keeps_no_concurrent_member() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let join = async |n: usize| drop(api.subscribe(&fcm(&n.to_string()), json!({"topics": ["t", "u"]})).await);
     let remove = async || {
         let reply = act(&api, Method::DELETE, "/topics/t", None).await;

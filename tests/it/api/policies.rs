@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi, content, fcm};
+use crate::support::api::{Reply, TestApi, content, fcm};
 
 impl TestApi {
     async fn set_policy(&self, place: &str, policy: Value) -> Reply {

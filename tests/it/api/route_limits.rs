@@ -5,7 +5,7 @@ use bellwire::testkit::api::ApiConfig;
 use bellwire::testkit::api::RequestRate;
 use serde_json::{Value, json};
 
-use super::{ORIGIN, TestApi, fcm, roomy};
+use crate::support::api::{ORIGIN, TestApi, fcm, high_rate_limits};
 
 /// Every combination of a route's parameters in which one is NUL, percent-encoded, and the others are plausible.
 fn with_nul(path: &str, operation: &Value) -> Vec<String> {
@@ -32,7 +32,7 @@ fn with_nul(path: &str, operation: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn nul_in_path_or_query_is_refused() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let description = api.call(Method::GET, "/openapi.json", None, None).await.ok(200);
     let mut tried = 0;
     for (path, item) in description["paths"].as_object().unwrap() {
@@ -129,7 +129,7 @@ async fn browsers_send_small_bodies_and_servers_larger_ones() {
 #[tokio::test]
 async fn subscribed_browsers_behind_one_address_go_on() {
     let per_client = RequestRate { burst: 20, per_minute: 1 };
-    let api = TestApi::with(ApiConfig { per_client, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { per_client, ..high_rate_limits() }, None).await;
     let mut made = Vec::new();
     for n in 0..40 {
         made.push(api.subscribe(&fcm(&format!("{n}")), json!({})).await);
@@ -173,7 +173,9 @@ async fn subscribed_browsers_behind_one_address_go_on() {
 
 #[tokio::test]
 async fn revoked_token_costs_its_successor_nothing() {
-    let api = TestApi::with(ApiConfig { per_client: RequestRate { burst: 1, per_minute: 1 }, ..roomy() }, None).await;
+    let api =
+        TestApi::with(ApiConfig { per_client: RequestRate { burst: 1, per_minute: 1 }, ..high_rate_limits() }, None)
+            .await;
     let made = api.subscribe(&fcm("a"), json!({"user_id": "ann"})).await;
     let place = format!("/subscriptions/{}", made["id"].as_str().unwrap());
     let renewed = api.subscribe(&fcm("a"), json!({"user_id": "bob"})).await;
@@ -187,7 +189,7 @@ async fn revoked_token_costs_its_successor_nothing() {
 
 #[tokio::test]
 async fn advice_for_a_foreign_origin_works() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let config = async |origin: &str| {
         let refused = api.call_with(Method::GET, "/v1/apps/shop/config", None, None, &[("origin", origin)]).await;
         refused.json["detail"].as_str().unwrap_or_default().to_owned()
@@ -215,8 +217,11 @@ async fn advice_for_a_foreign_origin_works() {
 async fn pages_may_read_refusal_headers() {
     const EXPOSED: &str = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy";
     let tight = RequestRate { burst: 1, per_minute: 1 };
-    let settings =
-        ApiConfig { receipts_per_client: tight, per_client: RequestRate { burst: 2, per_minute: 1 }, ..roomy() };
+    let settings = ApiConfig {
+        receipts_per_client: tight,
+        per_client: RequestRate { burst: 2, per_minute: 1 },
+        ..high_rate_limits()
+    };
     let api = TestApi::with(settings, None).await;
     let config = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!((config.status, config.header("access-control-expose-headers")), (200, EXPOSED));
@@ -233,7 +238,7 @@ async fn pages_may_read_refusal_headers() {
         assert_eq!((elsewhere.status, elsewhere.header("access-control-allow-origin")), (429, ""));
     }
 
-    let api = TestApi::with(ApiConfig { per_app: tight, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { per_app: tight, ..high_rate_limits() }, None).await;
     api.browse(Method::GET, "/config", None, None).await.ok(200);
     let reply = api.browse(Method::GET, "/config", None, None).await;
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (429, ORIGIN), "the app's limit");

@@ -7,15 +7,15 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{TestApi, fcm, registration};
-use crate::live::OFTEN;
+use crate::support::api::{TestApi, fcm, registration};
 use crate::support::app::PATIENCE;
+use crate::support::event_stream::SHORT_INTERVALS;
 
 const APPS: [&str; 3] = ["shop", "other", "third"];
 
 /// Three apps with a lane each.
 async fn start() -> TestApi {
-    let api = TestApi::with(ApiConfig { live: OFTEN, ..ApiConfig::default() }, None).await;
+    let api = TestApi::with(ApiConfig { live: SHORT_INTERVALS, ..ApiConfig::default() }, None).await;
     for app in APPS {
         if app != "shop" {
             api.make_app(app).await;

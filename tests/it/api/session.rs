@@ -9,7 +9,7 @@ use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Browser, Reply, TestApi, content, cookie, roomy};
+use crate::support::api::{Browser, Reply, TestApi, content, cookie, high_rate_limits};
 use crate::support::app::PATIENCE;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ fn with_password(email: &str, password: &str) -> Value {
 
 /// Server behind a proxy that forwards client addresses, and the teammate Ann with a password.
 async fn with_ann() -> TestApi {
-    let api = TestApi::with(ApiConfig { trusted_proxies: 1, ..roomy() }, None).await;
+    let api = TestApi::with(ApiConfig { trusted_proxies: 1, ..high_rate_limits() }, None).await;
     let (_, link) = api.invite("ann@example.com", everything()).await;
     let body = json!({"link": link, "new_password": PASSWORD});
     try_from(&api, HOME, body).await.ok(201);
@@ -325,7 +325,7 @@ async fn people_list_and_end_their_sessions() {
 
 #[tokio::test]
 async fn sign_ins_are_logged_within_bounds() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let ann = api.teammate("ann@example.com", everything()).await;
     api.clock.advance(Duration::from_secs(1));
     ann.call(Method::DELETE, "/v1/session", None).await;
@@ -381,7 +381,7 @@ async fn a_sign_in_is_small() {
 
 #[tokio::test]
 async fn nobody_is_signed_in_everywhere_at_once() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let first = api.sign_in(json!({"api_key": api.operator})).await;
     let mut last = api.sign_in(json!({"api_key": api.operator})).await;
     for _ in 0..49 {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
-use super::{Reply, TestApi, content, fcm};
+use crate::support::api::{Reply, TestApi, content, fcm};
 use crate::support::app::{PATIENCE, scalar, until_waiting};
 
 async fn subscribers(api: &TestApi, n: usize) -> Vec<String> {

@@ -3,7 +3,7 @@
 use bellwire::testkit::api::ApiConfig;
 use serde_json::{Value, json};
 
-use super::TestApi;
+use crate::support::api::TestApi;
 
 #[tokio::test]
 async fn policy_is_simulated_beside_the_current_one() {

@@ -8,7 +8,7 @@ use bellwire_store::{ChunkProgress, keys::audit, queue::steering};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{TestApi, content, fcm};
+use crate::support::api::{TestApi, content, fcm, high_rate_limits, registration};
 
 async fn sent(api: &TestApi, n: usize) -> String {
     let mut ids = Vec::new();
@@ -178,9 +178,9 @@ async fn single_deliveries_are_hurried_cancelled_and_listed() {
 
 #[tokio::test]
 async fn everything_at_once_neither_deadlocks_nor_loses_count() {
-    let api = TestApi::with(super::roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let endpoints: Vec<_> =
-        (0..4).map(|n| super::registration(&fcm(&n.to_string()), json!({"user_id": "u", "topics": ["t"]}))).collect();
+        (0..4).map(|n| registration(&fcm(&n.to_string()), json!({"user_id": "u", "topics": ["t"]}))).collect();
     for body in &endpoints {
         api.post("/subscriptions", body.clone()).await.ok(201);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::types::chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{ORIGIN, TestApi, content, fcm, push_subscription, registration, roomy};
+use crate::support::api::{ORIGIN, TestApi, content, fcm, high_rate_limits, push_subscription, registration};
 
 fn id(subscription: &Value) -> &str {
     subscription["id"].as_str().unwrap()
@@ -30,7 +30,7 @@ async fn waiting(api: &TestApi, subscription: &Value) -> i64 {
 
 #[tokio::test]
 async fn browser_manages_its_subscription_by_token() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let details = json!({"tags": ["b", "a", "a"], "attributes": {"plan": "pro", "n": 3, "ok": true}, "topics": ["news"],
         "locale": "de-AT", "timezone": "Europe/Vienna"});
     let made = api.browse(Method::POST, "/subscriptions", None, Some(registration(&fcm("a"), details))).await.ok(201);
@@ -102,7 +102,7 @@ async fn only_a_server_says_whose_a_subscription_is() {
 
 #[tokio::test]
 async fn known_endpoint_is_refreshed_only_with_proof() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let push = push_subscription(&fcm("a"));
     let post =
         async |token: Option<&str>, body: Value| api.browse(Method::POST, "/subscriptions", token, Some(body)).await;

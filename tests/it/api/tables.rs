@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi, content, fcm};
+use crate::support::api::{Reply, TestApi, content, fcm};
 
 async fn accepting(api: &TestApi, path: &str, media_type: &str) -> Reply {
     let request = Request::get(format!("/v1/apps/shop{path}"))

@@ -4,7 +4,7 @@ use axum::http::Method;
 use bellwire::testkit::server::maintenance;
 use serde_json::{Value, json};
 
-use super::{TestApi, content};
+use crate::support::api::{TestApi, content};
 use crate::support::app::{DAY, RETENTION};
 
 #[tokio::test]

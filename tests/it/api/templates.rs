@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{Reply, TestApi, fcm, roomy};
+use crate::support::api::{Reply, TestApi, fcm, high_rate_limits};
 
 fn template(title: &str) -> Value {
     json!({"content": {"title": title}})
@@ -132,7 +132,7 @@ async fn templated_message_is_tried_on_real_recipients() {
 
 #[tokio::test]
 async fn batch_messages_use_stored_or_own_templates() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     api.subscribe(&fcm("ann"), json!({"user_id": "ann", "attributes": {"name": "Ann"}})).await;
     put(&api, "code", template("{{ attributes.name }}: {{ data.code }}")).await.ok(201);
     let message = |template: Value, data: Value| json!({"to": {"users": ["ann"]}, "template": template, "data": data});
@@ -199,7 +199,7 @@ async fn preview_shows_each_language_with_its_size() {
 
 #[tokio::test]
 async fn check_tries_all_recipients_and_lists_failures() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     for n in 0..30 {
         let attributes = match n {
             0..24 => json!({}),

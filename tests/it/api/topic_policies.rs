@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::TestApi;
+use crate::support::api::TestApi;
 
 fn guide(attempts: u32) -> Value {
     json!({ "maxAttempts": attempts })

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::{TestApi, content, fcm, push_subscription, registration, roomy};
+use crate::support::api::{TestApi, content, fcm, high_rate_limits, push_subscription, registration};
 
 type Case = (&'static str, Value, &'static [&'static str]);
 
@@ -82,7 +82,7 @@ async fn key_faults_are_pointed_to() {
 
 #[tokio::test]
 async fn subscription_faults_are_pointed_to() {
-    let api = TestApi::with(roomy(), None).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
     let good = registration(&fcm("x"), json!({}));
     let push = |change: Value| json!({"subscription": with(&push_subscription(&fcm("x")), change)});
     let keys = |change: Value| {

@@ -24,10 +24,12 @@ use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::passkeys::named;
-use super::{ORIGIN, TestApi, content, fcm};
+use crate::support::api::{ORIGIN, TestApi, content, fcm};
 use crate::support::authenticator::Authenticator;
+use crate::support::openapi::{METHODS, openapi_description, operations};
+use crate::support::passkeys::passkey_config;
 use crate::support::provider::Provider;
+use crate::support::provider::oidc_config;
 use bodies::{campaign, request};
 use security::{On, Security, Shown};
 
@@ -78,7 +80,6 @@ const UNDESCRIBED: [&str; 30] = [
     "/try/",
     "/try/{*file}",
 ];
-const METHODS: [Method; 5] = [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
 
 struct Walk {
     api: TestApi,
@@ -102,8 +103,8 @@ struct Place {
 
 impl Walk {
     async fn begin() -> Self {
-        let oidc = Some(super::oidc::by(&Provider::start().await));
-        let api = TestApi::with(ApiConfig { oidc, ..named() }, None).await;
+        let oidc = Some(oidc_config(&Provider::start().await));
+        let api = TestApi::with(ApiConfig { oidc, ..passkey_config() }, None).await;
         let (_, stranger) = api.make_app("other").await;
         let app = Some(api.app_id());
         let soon = api.clock.now() + Duration::from_secs(1);
@@ -342,31 +343,14 @@ fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-/// Operations of the description: path, method and definition.
-pub fn operations(description: &Value) -> Vec<(String, Method, Value)> {
-    let paths = description["paths"].as_object().expect("paths").iter();
-    let of_path = |(path, item): (&String, &Value)| {
-        let methods = METHODS.into_iter().filter_map(|method| {
-            let operation = item.get(method.as_str().to_lowercase())?;
-            Some((path.clone(), method, operation.clone()))
-        });
-        methods.collect::<Vec<_>>()
-    };
-    paths.flat_map(of_path).collect()
-}
-
 fn is_end_of_app(path: &str, method: &Method) -> bool {
     method == Method::DELETE && path == "/v1/apps/{app}"
-}
-
-pub async fn description(api: &TestApi) -> Value {
-    api.call(Method::GET, "/openapi.json", None, None).await.ok(200)
 }
 
 #[tokio::test]
 async fn each_route_admits_only_documented_callers() {
     let walk = Walk::begin().await;
-    let mut operations = operations(&description(&walk.api).await);
+    let mut operations = operations(&openapi_description(&walk.api).await);
     // Last what is the end of the app that all the others are about.
     operations.sort_by_key(|(path, method, _)| is_end_of_app(path, method));
     assert!(operations.len() > 70, "{}", operations.len());
@@ -403,7 +387,7 @@ async fn viewer_is_refused_by_acting_routes() {
     let walk = Walk::begin().await;
     let is_theirs =
         |path: &str| OF_VIEWERS.iter().any(|theirs| path == *theirs || path.starts_with(&format!("{theirs}/")));
-    let acting = operations(&description(&walk.api).await)
+    let acting = operations(&openapi_description(&walk.api).await)
         .into_iter()
         .filter(|(path, method, _)| *method != Method::GET && !is_theirs(path));
     let (mut refused, mut surprises) = (0, Vec::new());
@@ -426,7 +410,7 @@ async fn public_routes_and_scopes_are_listed() {
     let api = TestApi::start().await;
     let mut public = BTreeSet::new();
     let known: BTreeSet<&str> = Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER).map(Scope::name).collect();
-    for (path, method, operation) in operations(&description(&api).await) {
+    for (path, method, operation) in operations(&openapi_description(&api).await) {
         let security = Security::of(&path, &operation);
         let of_app = path.starts_with("/v1/apps/{app}");
         for scope in &security.scopes {
@@ -448,7 +432,7 @@ async fn public_routes_and_scopes_are_listed() {
 #[tokio::test]
 async fn no_route_is_left_out_of_the_description() {
     let api = TestApi::start().await;
-    let described = operations(&description(&api).await);
+    let described = operations(&openapi_description(&api).await);
     let paths: BTreeSet<&str> = described.iter().map(|(path, ..)| path.as_str()).collect();
     // axum tells its routes in no other way than this.
     let printed = format!("{:?}", api.router);

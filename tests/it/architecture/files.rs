@@ -1,5 +1,5 @@
-//! Files of the crates that use each other in a circle, found in their imports and paths. A module may use its own descendants, which
-//! may use it: such a use is no tie between them.
+//! Files of the crates that use each other in a circle, and files of tests that use each other, found in their imports and paths. A
+//! module may use its own descendants, which may use it: such a use is no tie between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -240,14 +240,65 @@ fn files_form_no_circle() {
     assert!(found.is_empty(), "move what two files share into a third:\n{}", found.join("\n"));
 }
 
+/// Returns the imports between integration tests, each as "file uses file: paths". Files may use `support`, files without tests in
+/// their own folder, and the modules that they are below.
+pub fn imports_between_tests(root: &Path) -> Vec<String> {
+    let modules = modules(root, &root.join("tests/it"));
+    let has_tests = |name: &Name| {
+        let text = fs::read_to_string(root.join(&modules[name].file)).expect("a readable file");
+        text.lines().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"))
+    };
+    let mut found = Vec::new();
+    for (from, targets) in uses(&modules).iter().filter(|(from, _)| !from.is_empty()) {
+        let is_foreign = |to: &Name| to[0] != from[0] || has_tests(to) && !from.starts_with(to);
+        for (to, paths) in targets.iter().filter(|(to, _)| to[0] != "support" && is_foreign(to)) {
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            found.push(format!("{} uses {}: {}", modules[from].file, modules[to].file, paths.join(", ")));
+        }
+    }
+    found
+}
+
+#[test]
+fn test_files_import_from_no_other() {
+    let found = imports_between_tests(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(found.is_empty(), "move what tests share to tests/it/support:\n{}", found.join("\n"));
+}
+
+fn write(dir: &TempDir, file: &str, text: &str) {
+    let file = dir.path().join(file);
+    fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+    fs::write(file, text).expect("a file");
+}
+
+#[test]
+fn import_of_another_test_file_is_found() {
+    let dir = TempDir::new();
+    write(&dir, "tests/it/main.rs", "mod one; mod support; mod two;");
+    write(&dir, "tests/it/support/mod.rs", "pub fn s() {}");
+    write(&dir, "tests/it/one.rs", "mod below; mod beside; mod plain; pub fn f() {}\n#[test]\nfn t() {}");
+    write(&dir, "tests/it/one/plain.rs", "pub fn g() {}");
+    write(&dir, "tests/it/one/beside.rs", "pub fn h() {}\n#[tokio::test]\nasync fn t() {}");
+    write(&dir, "tests/it/one/below.rs", "use super::{f, plain::g}; use crate::support::s;");
+    write(&dir, "tests/it/two.rs", "use crate::support::s;");
+    assert_eq!(imports_between_tests(dir.path()), [""; 0]);
+    write(&dir, "tests/it/one/below.rs", "use super::beside::h;");
+    write(&dir, "tests/it/two.rs", "fn u() { assert!(crate::one::f() == ()) }");
+    write(&dir, "tests/it/support/mod.rs", "use crate::one::plain::g; pub fn s() {}");
+    assert_eq!(
+        imports_between_tests(dir.path()),
+        [
+            "tests/it/one/below.rs uses tests/it/one/beside.rs: super::beside::h",
+            "tests/it/support/mod.rs uses tests/it/one/plain.rs: crate::one::plain::g",
+            "tests/it/two.rs uses tests/it/one.rs: crate::one::f",
+        ]
+    );
+}
+
 #[test]
 fn circle_over_a_re_export_is_found() {
     let dir = TempDir::new();
-    let write = |file: &str, text: &str| {
-        let file = dir.path().join(file);
-        fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
-        fs::write(file, text).expect("a file");
-    };
+    let write = |file: &str, text: &str| write(&dir, file, text);
     write("crates/none/README.md", "");
     write("src/lib.rs", "mod one; mod two; mod three;");
     write("src/one.rs", "mod inner; pub use inner::A; use inner::B; fn f() { crate::three::g() }");

@@ -7,7 +7,7 @@ use bellwire_core::clock::Clock;
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use super::admin_stories::{invite, look_at, says};
+use super::admin_page::{invite, look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::user_actions::{appears, choose, click, holds, sign_in, write};

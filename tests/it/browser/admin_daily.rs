@@ -4,7 +4,7 @@
 use axum::http::Method;
 use serde_json::json;
 
-use super::admin_stories::{says, with_a_campaign};
+use super::admin_page::{says, with_a_campaign};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::when;

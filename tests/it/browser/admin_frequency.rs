@@ -7,7 +7,7 @@ use bellwire_rules::policy::runaway::Guard;
 use bellwire_store::queue::guards;
 use serde_json::{Value, json};
 
-use super::admin_stories::{look_at, says};
+use super::admin_page::{look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::user_actions::{click, sign_in, write};

@@ -4,7 +4,7 @@ use axum::http::Method;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use super::admin_stories::{invite, look_at, says};
+use super::admin_page::{invite, look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::when;

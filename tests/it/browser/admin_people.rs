@@ -6,7 +6,7 @@ use bellwire_core::lane::Gateway;
 use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
-use super::admin_stories::{invite, look_at, says};
+use super::admin_page::{invite, look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::{until, when};

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::admin_stories::{invite, look_at, says, with_a_campaign};
+use super::admin_page::{invite, look_at, says, with_a_campaign};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::when;

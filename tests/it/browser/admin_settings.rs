@@ -7,9 +7,9 @@ use bellwire_simulator::gateways::Minted;
 use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 
-use super::admin_stories::{invite, look_at, says};
+use super::admin_page::{invite, look_at, says};
 use super::chromium::Chromium;
-use super::firefox_story::start_with;
+use super::push_clients::start_firefox;
 use super::site::Site;
 use super::{DISPLAYED, in_shadow, until, when};
 use crate::support::TempDir;
@@ -341,7 +341,7 @@ async fn in_firefox_first_run_ends_with_a_push() {
     let origin = json!({"add_origins": [site.origin]});
     site.app.operate(Method::PATCH, "/v1/apps/shop", origin).await.ok(200);
     let link = invite(&site, "ann@example.com", json!([{"role": "admin"}])).await;
-    let mut firefox = start_with(&site, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&site, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&format!("{}{link}", site.origin)).await;
     firefox.evaluate(&when("document.getElementById('new_password')")).await;
     firefox.evaluate(&format!("document.getElementById('new_password').value = {PASSWORD:?}")).await;

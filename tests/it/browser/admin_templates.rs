@@ -4,7 +4,7 @@
 use axum::http::Method;
 use serde_json::json;
 
-use super::admin_stories::{look_at, says};
+use super::admin_page::{look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::user_actions::{appears, choose, click, holds, sign_in, write};

@@ -5,13 +5,13 @@ use axum::http::{Method, Request};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::admin_stories::{look_at, says};
+use super::admin_page::{look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::user_actions::{appears, choose, click, sign_in, sign_in_as_viewer, write};
 use super::{until, when};
-use crate::api::HERE;
 use crate::support::TempDir;
+use crate::support::api::LOOPBACK;
 use crate::support::push_service::Browser;
 
 /// Chooses a file with this content.
@@ -89,7 +89,7 @@ async fn in_chromium_an_interrupted_import_resumes() {
     // Another file broke off; with its file chosen once more it goes on where it was.
     let lines: Vec<String> = ["cid", "dan"].iter().map(|name| subscription(name).to_string()).collect();
     let broken = Request::post("/v1/apps/shop/imports").header("content-type", "application/json");
-    let broken = broken.header("authorization", format!("Bearer {}", site.key)).extension(HERE);
+    let broken = broken.header("authorization", format!("Bearer {}", site.key)).extension(LOOPBACK);
     assert_eq!(
         site.app.router.clone().oneshot(broken.body(axum::body::Body::from("[")).unwrap()).await.unwrap().status(),
         400

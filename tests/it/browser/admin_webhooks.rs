@@ -6,13 +6,14 @@ use bellwire::testkit::hooks::Sender;
 use bellwire_core::lane::Gateway;
 use serde_json::{Value, json};
 
-use super::admin_stories::{look_at, says};
+use super::admin_page::{look_at, says};
 use super::chromium::Chromium;
 use super::site::Site;
 use super::user_actions::{appears, click, sign_in, sign_in_as_viewer, write};
 use super::{until, when};
 use crate::support::TempDir;
 use crate::support::push_service::PushService;
+use crate::support::webhooks::webhook_sender;
 
 const HOST: &str = "hooks.example.com";
 
@@ -38,7 +39,7 @@ async fn in_chromium_a_webhook_is_replayed() {
     let site = Site::for_admins_beside((receiver.hosts.clone(), receiver.ca_pem.clone())).await;
     let home = TempDir::new();
     let app = &site.app;
-    let sender = crate::webhooks::sender(app);
+    let sender = webhook_sender(app);
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
 

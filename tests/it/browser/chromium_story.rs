@@ -1,39 +1,13 @@
 //! Chromium runs page and worker for everything short of receiving a push: its push service is Google's alone. What a
 //! gateway was given for a delivery is handed to the worker by the developer tools instead.
 
-use axum::http::Method;
-use bellwire_simulator::gateways::Minted;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::chromium::Chromium;
+use super::push_clients::pushed;
 use super::site::Site;
 use super::{DISPLAYED, headline, logged, when};
 use crate::support::TempDir;
-
-/// The plaintext that a gateway is given for a message, and the message's id.
-pub(super) async fn pushed(site: &Site, message: Value) -> (String, String) {
-    let minted = minted(site).await;
-    let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
-    let subscription = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});
-    let made = site.call(Method::POST, "/subscriptions", subscription).await;
-    assert_eq!(made["state"], "active", "{made}");
-    let message = site.send_message(message).await;
-    (message, last_payload(site).await)
-}
-
-/// The simulated browser that pushes for Chromium are sent to.
-async fn minted(site: &Site) -> Minted {
-    let config = site.get("/config").await;
-    let key = bellwire_core::base64url::decode_any(config["application_server_key"].as_str().unwrap()).unwrap();
-    site.app.simulator.mint("fcm.bellwire.test", 1, Some(&key)).unwrap()
-}
-
-/// Plaintext of the last push to it.
-pub(super) async fn last_payload(site: &Site) -> String {
-    let received = site.app.simulator.received(&minted(site).await.endpoint).unwrap();
-    let plaintext = received.last().and_then(|delivery| delivery.plaintext.clone()).expect("it was opened");
-    String::from_utf8(plaintext.to_vec()).unwrap()
-}
 
 async fn push(site: &Site, body: &str) -> (String, String) {
     let url = format!("{}/example/?from=chromium", site.origin);

@@ -3,17 +3,14 @@
 use std::path::Path;
 
 use axum::http::Method;
-use bellwire_simulator::gateways::{BrowsersReport, SimulatorReport};
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::firefox::Firefox;
+use super::push_clients::{MOZILLA, start_firefox, until_browsers};
 use super::site::Site;
 use super::{DISPLAYED, headline, logged, until};
 use crate::support::TempDir;
-use crate::support::app::PATIENCE;
 
-const MOZILLA: &str = "mozilla.bellwire.test";
 const REGISTRATION: &str = "navigator.serviceWorker.getRegistration('/example/')";
 const ENDPOINT: &str = "navigator.serviceWorker.getRegistration('/example/')
     .then((r) => r.pushManager.getSubscription()).then((s) => s?.endpoint)";
@@ -30,26 +27,7 @@ const RECEIPT_KEPT: &str = "new Promise((resolve, reject) => {
 })";
 
 async fn start(site: &Site, profile: &Path) -> Firefox {
-    start_with(site, profile, &json!({})).await
-}
-
-/// The same, with further preferences.
-pub(super) async fn start_with(site: &Site, profile: &Path, prefs: &Value) -> Firefox {
-    let hosts = site.app.simulator.hosts();
-    let push_service = hosts.into_iter().find_map(|host| host.browsers).expect("Mozilla's host");
-    let firefox = Firefox::start(profile, push_service, prefs).await;
-    until_browsers(site, |browsers| browsers.connected == 1).await;
-    firefox
-}
-
-fn browsers(report: &SimulatorReport) -> &BrowsersReport {
-    report.hosts[MOZILLA].browsers.as_ref().expect("Mozilla's host")
-}
-
-async fn until_browsers(site: &Site, wanted: impl Fn(&BrowsersReport) -> bool) -> BrowsersReport {
-    let waited = timeout(PATIENCE, site.app.simulator.wait_until(|report| wanted(browsers(report)))).await;
-    let report = waited.unwrap_or_else(|_| panic!("in the end it was {:?}", browsers(&site.app.simulator.report())));
-    browsers(&report).clone()
+    start_firefox(site, profile, &json!({})).await
 }
 
 /// Content that stays on display until the user closes it.

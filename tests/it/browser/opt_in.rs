@@ -3,10 +3,10 @@
 use axum::http::Method;
 use serde_json::json;
 
-use super::admin_stories::{AXE, objections};
+use super::admin_page::{AXE, objections};
 use super::chromium::Chromium;
 use super::firefox::Firefox;
-use super::firefox_story::start_with;
+use super::push_clients::start_firefox;
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{in_shadow, until, when};
@@ -161,7 +161,7 @@ async fn visit(firefox: &mut Firefox, shop: &Shop, path: &str) {
 #[tokio::test]
 async fn in_firefox_elements_fit_and_subscribe() {
     let (shop, profile) = (open_shop().await, TempDir::new());
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     let axe = std::fs::read_to_string(AXE).expect("`npm ci` in static/admin");
     for (site, _, _, width) in SITES {
         for layout in LAYOUTS {

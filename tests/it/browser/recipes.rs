@@ -14,12 +14,12 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use super::chromium::Chromium;
-use super::chromium_story::pushed;
-use super::examples::{Backend, copy, root, run};
-use super::firefox_story::start_with;
+use super::example_program::{Backend, copy, run};
+use super::push_clients::{pushed, start_firefox};
 use super::site::{Scheme, Site, serve};
 use super::{DISPLAYED, until, when};
 use crate::support::TempDir;
+use crate::support::repository::root;
 
 /// Ways to serve the built pages.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ fn shows(states: &[&str]) -> String {
 
 async fn subscribe_in_firefox(site: &Site, pages: &Pages) {
     let profile = TempDir::new();
-    let mut firefox = start_with(site, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(site, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&pages.origin).await;
     firefox.evaluate(&shows(&["unsubscribed"])).await;
     firefox.click("subscribe").await;

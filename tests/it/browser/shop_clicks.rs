@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::firefox_story::start_with;
+use super::push_clients::start_firefox;
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{until, when};
@@ -15,7 +15,7 @@ async fn clicks_in_firefox_leave_other_tabs_alone() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", WORKER);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     let [form, new, order] = ["?form", "?new", "?order=7"].map(|query| format!("{}{query}", shop.page()));
     firefox.open(&form).await;
     let subscribed = firefox.evaluate("bellwire.subscribe()").await;
@@ -45,7 +45,7 @@ async fn second_app_leaves_the_first_subscribed() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", WORKER);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let first = firefox.evaluate("bellwire.subscribe({ topics: ['news'] })").await;
     assert_eq!(first["status"]["topics"], json!(["news"]), "{first}");

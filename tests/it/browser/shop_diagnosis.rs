@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::chromium::Chromium;
-use super::firefox_story::start_with;
+use super::push_clients::start_firefox;
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{until, when};
@@ -55,7 +55,7 @@ async fn firefox_warns_of_worker_without_line() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", WITHOUT_LINE);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     firefox.evaluate(KEEP_WARNINGS).await;
     let subscribed = firefox.evaluate("bellwire.subscribe()").await;
@@ -104,7 +104,7 @@ async fn firefox_diagnoses_itself_for_support() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", LINE);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let before = firefox.evaluate("bellwire.diagnose()").await;
     assert_eq!(before["code"], Value::Null, "{before}");
@@ -196,7 +196,7 @@ async fn prompt_asks_once_on_narrow_screen() {
     assert_eq!(chromium.evaluate(ASK_TWICE).await, expected);
     assert_eq!(chromium.evaluate(SAY_LATER).await, json!(["later", "later"]));
 
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     assert_eq!(firefox.evaluate(EMPTIED).await, json!(["not-needed", "en"]));
     assert_eq!(firefox.evaluate(ASK_TWICE).await, expected);

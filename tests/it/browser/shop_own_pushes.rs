@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::chromium::Chromium;
-use super::chromium_story::pushed;
-use super::firefox_story::start_with;
+use super::push_clients::{pushed, start_firefox};
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{DISPLAYED, until};
@@ -45,7 +44,7 @@ async fn firefox_shows_late_pushes_of_a_site_once() {
         let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
         shop.put_page("{}");
         shop.put("/service-worker.js", worker);
-        let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+        let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
         firefox.open(&shop.page()).await;
         let subscribed = firefox.evaluate("bellwire.subscribe()").await;
         assert_eq!(subscribed["ok"], true, "{subscribed}");
@@ -93,7 +92,7 @@ async fn firefox_reports_closed_only_where_known() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", LATE);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let subscribed = firefox.evaluate("bellwire.subscribe()").await;
     assert_eq!(subscribed["ok"], true, "{subscribed}");

@@ -4,13 +4,12 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::chromium::Chromium;
-use super::chromium_story::pushed;
-use super::firefox_story::start_with;
+use super::push_clients::{pushed, start_firefox};
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{DISPLAYED, logged, until};
-use crate::identity::plain_hmac;
 use crate::support::TempDir;
+use crate::support::identity::user_hmac;
 
 /// Push handler that tutorials for `web-push` recommend, below our line.
 const ORDINARY_WORKER: &str = r#"importScripts("{server}/sdk/service-worker.js");
@@ -48,7 +47,7 @@ async fn in_firefox_one_notification_per_push() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", ORDINARY_WORKER);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let subscribed = firefox.evaluate("bellwire.subscribe({ topics: ['news'] })").await;
     assert_eq!(subscribed["status"]["state"], "subscribed", "{subscribed}");
@@ -119,7 +118,7 @@ async fn subscriptions_registered_by_hand_send_receipts_too() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put("/", "<!doctype html><meta charset=utf-8><title>Shop</title><link rel=icon href=data:,>");
     shop.put("/service-worker.js", LINES_OF_INIT);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     assert_eq!(firefox.evaluate(&BY_HAND.replace("{server}", &shop.server.origin)).await, 201);
     let content = json!({"content": {"title": "Hello", "body": "By hand", "require_interaction": true}});
@@ -136,7 +135,7 @@ async fn firefox_without_site_data_gets_values() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{ userId: null }");
     let blocked = json!({"network.cookie.cookieBehavior": 2});
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &blocked).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &blocked).await;
     firefox.open(&shop.page()).await;
     let throws = "(() => { try { new BroadcastChannel('x'); } catch (error) { return error.name; } })()";
     assert_eq!(firefox.evaluate(throws).await, "SecurityError", "it is blocked indeed");
@@ -166,7 +165,7 @@ async fn logout_removes_notifications_without_closed_receipts() {
     let (mut shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", LINES_OF_INIT);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let subscribed = firefox.evaluate("bellwire.subscribe()").await;
     let id = subscribed["status"]["id"].as_str().unwrap().to_owned();
@@ -193,10 +192,10 @@ async fn logout_removes_notifications_without_closed_receipts() {
 async fn firefox_shows_the_next_user_nothing_foreign() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     let made = shop.server.call(Method::POST, "/identity-keys", json!({"name": "site", "form": "hmac"})).await;
-    let signed = |user: &str| plain_hmac(user, made["secret"].as_str().unwrap());
+    let signed = |user: &str| user_hmac(user, made["secret"].as_str().unwrap());
     shop.put_page(&format!("{{ userId: 'ann', userToken: '{}' }}", signed("ann")));
     shop.put("/service-worker.js", LINES_OF_INIT);
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let ann = firefox.evaluate("bellwire.subscribe()").await;
     assert_eq!(ann["status"]["userId"], "ann", "{ann}");
@@ -250,7 +249,7 @@ async fn https_module_worker_updates_in_firefox() {
     let (shop, profile) = (Shop::open(Scheme::Https).await, TempDir::new());
     shop.put_page(MODULE_OPTIONS);
     shop.put("/service-worker.js", &module_worker(1));
-    let mut firefox = start_with(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&shop.page()).await;
     let subscribed = firefox.evaluate("bellwire.subscribe({ topics: ['news'] })").await;
     assert_eq!(subscribed["status"]["state"], "subscribed", "{subscribed}");

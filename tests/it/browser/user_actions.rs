@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::admin_stories::invite;
+use super::admin_page::invite;
 use super::chromium::Chromium;
 use super::site::Site;
 use super::when;

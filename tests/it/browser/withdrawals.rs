@@ -4,9 +4,8 @@ use axum::http::Method;
 use serde_json::{Value, json};
 
 use super::chromium::Chromium;
-use super::chromium_story::{last_payload, pushed};
 use super::firefox::Firefox;
-use super::firefox_story::start_with;
+use super::push_clients::{last_payload, pushed, start_firefox};
 use super::shop::Shop;
 use super::site::{Scheme, Site};
 use super::{DISPLAYED, until};
@@ -56,7 +55,7 @@ async fn firefox_closes_and_prevents_withdrawn_messages() {
     let (site, profile) = (&shop.server, dir.path().join("profile"));
     shop.put_page("{}");
     shop.put("/service-worker.js", WORKER);
-    let mut firefox = start_with(site, &profile, &json!({})).await;
+    let mut firefox = start_firefox(site, &profile, &json!({})).await;
     subscribed(&shop, &mut firefox).await;
     let first = site.send_message(price(json!({}))).await;
     site.until_counts(&first, json!({"displayed": 1})).await;
@@ -73,7 +72,7 @@ async fn firefox_closes_and_prevents_withdrawn_messages() {
         site.until_counts(message, json!({"accepted": 1})).await;
         withdraw(site, message).await;
     }
-    let mut firefox = start_with(site, &profile, &json!({})).await;
+    let mut firefox = start_firefox(site, &profile, &json!({})).await;
     until_reported(site, &keyed, "prevented").await;
     until_reported(site, &plain, "removed").await;
     firefox.open(&shop.page()).await;

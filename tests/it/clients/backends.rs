@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::{root, run};
-use crate::api::{fcm, registration};
-use crate::sdk_package;
+use super::run;
+use crate::support::api::{fcm, registration};
+use crate::support::program::run_offline;
+use crate::support::repository::root;
 use crate::support::{Server, TempDir, TestApp};
 
 const ORIGIN: &str = "https://shop.example";
@@ -161,7 +162,7 @@ async fn typescript_client_keeps_its_promises() {
     let workshop = Workshop::open(&["backend.ts", "tsconfig.json"]).await;
     std::fs::write(workshop.dir.path().join("package.json"), r#"{"type": "module"}"#).expect("a file");
     let package = format!("http://{}/clients/bellwire-server.tgz", workshop.server.address);
-    sdk_package::run("npm", &["i", &package], &workshop.dir).await;
+    run_offline("npm", &["i", &package], &workshop.dir).await;
     write_code("clients/typescript/README.md", "ts", &workshop.dir.path().join("readme.ts"));
     write_code("docs/clients.md", "ts", &workshop.dir.path().join("guide.ts"));
     let types = root().join("clients/typescript/node_modules/@types");

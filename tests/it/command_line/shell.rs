@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::whole::{Process, start};
+use super::process::{Process, start};
 use super::{bellwire, error_text, json, line, run};
 use crate::support::{TempDir, TestDatabase};
 

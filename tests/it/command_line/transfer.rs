@@ -8,7 +8,7 @@ use sqlx::PgPool;
 
 use super::shell::Shell;
 use super::{error_text, json};
-use crate::api::{content, fcm, push_subscription};
+use crate::support::api::{content, fcm, push_subscription};
 
 fn lines(file: &str) -> Vec<Value> {
     file.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()

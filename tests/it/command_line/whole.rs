@@ -1,7 +1,6 @@
 //! The first use as in the README: simulator, server and commands as separate processes.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -10,40 +9,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
+use super::process::{Process, start};
 use super::{bellwire, json as output_json, line, run};
 use crate::support::{TempDir, TestDatabase};
 
 /// Timeout on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process that ends with its value.
-pub struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts it and returns the first line that `found` makes something of.
-pub fn start<T>(command: &mut Command, from_stderr: bool, found: impl Fn(&Value) -> Option<T>) -> (Process, T) {
-    let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs"));
-    let (out, err) = (process.0.stdout.take().expect("piped"), process.0.stderr.take().expect("piped"));
-    let mut lines: Box<dyn BufRead + Send> =
-        if from_stderr { Box::new(BufReader::new(err)) } else { Box::new(BufReader::new(out)) };
-    let mut line = String::new();
-    let told = loop {
-        line.clear();
-        assert_ne!(lines.read_line(&mut line).expect("UTF-8"), 0, "it ended");
-        if let Some(told) = serde_json::from_str(&line).ok().as_ref().and_then(&found) {
-            break told;
-        }
-    };
-    // It must not meet a full pipe.
-    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-    (process, told)
-}
 
 async fn call(method: Method, address: &str, path: &str, key: &str, body: Value) -> Value {
     let (status, json) = ask(method, address, path, key, body).await;

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{LETTERS, bury, letter_of, letters_of, list, open_letters, post, refusing, to};
-use crate::delivery::counts;
-use crate::support::TestApp;
 use crate::support::app::{Subscriber, scalar};
 use crate::support::seed::seed;
+use crate::support::{TestApp, counts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_is_a_new_message_with_same_ids() {

@@ -16,8 +16,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-use crate::crash::{held, hold_after, reconnect, release, until};
 use crate::support::app::{PATIENCE, Reply};
+use crate::support::database::reconnect;
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
 use crate::support::{Cluster, Server, Setup, TestApp, TestDatabase, seed};
 
 /// Test app on the first of these clusters; its processes have the addresses of all of them. Its own engine has stopped.
@@ -73,13 +74,13 @@ async fn promoted_standby_continues_the_campaign() {
     let rules = hold_after(&app, 400);
     let mut server = Server::start(&app).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 400 && held(report) >= 30).await;
+    until_report(&app, |report| report.accepted >= 400 && held(report) >= 30).await;
     a.crash();
     server.until_said(GONE).await;
     release(&app, rules);
     b.promote();
     server.until_said(FOUND).await;
-    let report = until(&app, |report| report.deliveries >= u64::from(N)).await;
+    let report = until_report(&app, |report| report.deliveries >= u64::from(N)).await;
     assert_eq!((report.deliveries, report.without_id), (u64::from(N), 0));
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
@@ -106,7 +107,7 @@ async fn returning_primary_is_not_written_to() {
     lead_to(&mut app, &b).await;
     let subscriber = &app.subscribe("mozilla", 0..1).await[0];
     send(&app, &server, &subscriber.id).await.ok(202);
-    until(&app, |report| report.accepted == 1).await;
+    until_report(&app, |report| report.accepted == 1).await;
     b.until("SELECT count(*) = 0 FROM bellwire.queue").await;
     b.until("SELECT max(beat_at) > clock_timestamp() - interval '2 seconds' FROM bellwire.workers").await;
     a.until("SELECT NOT EXISTS (SELECT FROM bellwire.workers WHERE beat_at > pg_postmaster_start_time())").await;
@@ -121,7 +122,7 @@ async fn returning_primary_is_not_written_to() {
     server.until_said(FOUND).await;
     lead_to(&mut app, &a).await;
     send(&app, &server, &subscriber.id).await.ok(202);
-    until(&app, |report| report.accepted == 2).await;
+    until_report(&app, |report| report.accepted == 2).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;
@@ -150,7 +151,7 @@ async fn unconfirmed_commit_is_reported() {
     a.wait_for_standbys("").await;
     server.until_said("Postgres confirms commits again").await;
     send(&app, &server, &subscriber.id).await.ok(202);
-    until(&app, |report| report.accepted >= 1).await;
+    until_report(&app, |report| report.accepted >= 1).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.worker(app.clock.clone()).await.run_until_idle().await;

@@ -9,9 +9,10 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use tokio::net::UnixStream;
 
-use crate::crash::{until, without_engine};
 use crate::support::app::PATIENCE;
 use crate::support::cluster::{as_user, user};
+use crate::support::engine::without_engine;
+use crate::support::simulator_rules::until_report;
 use crate::support::{Server, TempDir, citus, seed};
 
 /// A PgBouncer in front of a Postgres. It ends with its value, and with the process, however that ends.
@@ -73,7 +74,7 @@ async fn session_pgbouncer_keeps_all_session_settings() {
     app.database.found_by(pgbouncer.url(&app.database.name));
     let server = Server::with(&app, &[]).await;
     let message = app.send(json!({"all": true}), json!({})).await;
-    until(&app, |report| report.accepted >= 100).await;
+    until_report(&app, |report| report.accepted >= 100).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.worker(app.clock.clone()).await.run_until_idle().await;

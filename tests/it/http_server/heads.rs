@@ -7,17 +7,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{PATIENT, PING, Running, exchange, pong, rest};
+use super::{PING, Running, pong};
 use crate::support::app::PATIENCE;
+use crate::support::http::{LONG_LIMITS, exchange, read_to_end};
 use bellwire_net::http_server::ListenerLimits;
 
 #[tokio::test]
 async fn size_of_heads_is_limited() {
-    let server = Running::start(pong(), PATIENT).await;
+    let server = Running::start(pong(), LONG_LIMITS).await;
     let mut stream = server.connect().await;
     let head = format!("GET /ping HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(8_192));
     stream.write_all(&head.as_bytes()[..8_192]).await.unwrap();
-    assert_refused(&rest(&mut stream).await, 431, "The head of the request exceeds 8192 octets");
+    assert_refused(&read_to_end(&mut stream).await, 431, "The head of the request exceeds 8192 octets");
 }
 
 fn assert_refused(response: &str, status: u16, reason: &str) {
@@ -30,7 +31,7 @@ fn assert_refused(response: &str, status: u16, reason: &str) {
 
 #[tokio::test]
 async fn refusals_without_the_router_have_a_body() {
-    let server = Running::start(pong(), ListenerLimits { head_max_bytes: 128 << 10, ..PATIENT }).await;
+    let server = Running::start(pong(), ListenerLimits { head_max_bytes: 128 << 10, ..LONG_LIMITS }).await;
     let large = format!("GET /ping HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(512 << 10));
     let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
     let cases = [
@@ -44,14 +45,18 @@ async fn refusals_without_the_router_have_a_body() {
         let mut stream = server.connect().await;
         // The server may respond and close before it has read everything.
         let _ = stream.write_all(request.as_bytes()).await;
-        assert_refused(&rest(&mut stream).await, status, reason);
+        assert_refused(&read_to_end(&mut stream).await, status, reason);
         // After a response that is complete, too.
         let (mut stream, _) = server.ask(PING).await;
         let _ = stream.write_all(request.as_bytes()).await;
-        assert_refused(&rest(&mut stream).await, status, reason);
+        assert_refused(&read_to_end(&mut stream).await, status, reason);
     }
-    let full = Running::start(pong(), ListenerLimits { connections: 0, ..PATIENT }).await;
-    assert_refused(&rest(&mut full.connect().await).await, 503, "The server has the maximum number of connections");
+    let full = Running::start(pong(), ListenerLimits { connections: 0, ..LONG_LIMITS }).await;
+    assert_refused(
+        &read_to_end(&mut full.connect().await).await,
+        503,
+        "The server has the maximum number of connections",
+    );
 }
 
 /// A body may look like a response of the HTTP library.
@@ -59,7 +64,7 @@ async fn refusals_without_the_router_have_a_body() {
 async fn responses_of_the_router_are_not_replaced() {
     let alike = "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     let router = pong().route("/alike", get(move || async move { alike }));
-    let server = Running::start(router, PATIENT).await;
+    let server = Running::start(router, LONG_LIMITS).await;
     let response = exchange(server.address, "GET /alike HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(response.starts_with("HTTP/1.1 200") && response.ends_with(alike), "{response}");
 }
@@ -83,7 +88,7 @@ async fn statuses(address: SocketAddr, request: &str, piece: usize) -> Vec<u16> 
 #[tokio::test]
 async fn ambiguous_heads_are_rejected_with_400() {
     let router = pong().route("/echo", post(|body: axum::body::Bytes| async move { body }));
-    let server = Running::start(router, PATIENT).await;
+    let server = Running::start(router, LONG_LIMITS).await;
     let get = |head: &str| format!("GET /ping HTTP/1.1\r\n{head}\r\n");
     let chunked = |coding: &str| {
         format!("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n")

@@ -24,8 +24,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::http_server::{PATIENT, SHORT, connect_from};
 use crate::support::app::PATIENCE;
+use crate::support::http::{LONG_LIMITS, SHORT_TIMEOUT, connect_from};
 use crate::support::https::{Authority, HOST, Http2, connect, get as ask, secure};
 
 struct Running {
@@ -107,7 +107,7 @@ async fn begin(sender: &mut SendRequest<Bytes>, path: &str) -> RecvStream {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn handlers_see_equal_requests_over_https() {
-    let server = Running::start(PATIENT).await;
+    let server = Running::start(LONG_LIMITS).await;
     let mut client = server.http2().await;
     let told = client.get("/told?a=b").await;
     assert_eq!(told.body(), "/told?a=b HTTP/2.0 push.example.com");
@@ -117,7 +117,7 @@ async fn handlers_see_equal_requests_over_https() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_handshake_times_out_or_makes_room() {
-    let server = Running::start(ListenerLimits { head: SHORT, connections: 4, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { head: SHORT_TIMEOUT, connections: 4, ..LONG_LIMITS }).await;
     // Half of the connections may shake hands: both slots are taken, one by a client that stops amid the ClientHello.
     let (mut silent, mut slow) =
         (TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap());
@@ -129,7 +129,8 @@ async fn hanging_handshake_times_out_or_makes_room() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_handshakes_of_few_addresses_lock_out_nobody() {
-    let server = Running::start(ListenerLimits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+    let server =
+        Running::start(ListenerLimits { connections: 40, connections_per_client: Some(8), ..LONG_LIMITS }).await;
     let mut silent = Vec::new();
     for client in 2..12 {
         for _ in 0..8 {
@@ -143,20 +144,20 @@ async fn silent_handshakes_of_few_addresses_lock_out_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_has_fewer_handshakes_than_connections() {
-    let server = Running::start(ListenerLimits { connections_per_client: Some(8), ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { connections_per_client: Some(8), ..LONG_LIMITS }).await;
     let mut silent = Vec::new();
     for _ in 0..3 {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     closed(&mut silent[2]).await;
     let mut byte = [0];
-    let open = timeout(SHORT, silent[0].read(&mut byte)).await;
+    let open = timeout(SHORT_TIMEOUT, silent[0].read(&mut byte)).await;
     assert!(open.is_err(), "the handshakes before it go on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_server_closes_longest_idle_http2_connection() {
-    let server = Running::start(ListenerLimits { connections: 3, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { connections: 3, ..LONG_LIMITS }).await;
     let mut clients = Vec::new();
     for _ in 0..3 {
         let mut client = server.http2().await;
@@ -173,19 +174,19 @@ async fn full_server_closes_longest_idle_http2_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_https_connection_is_closed_busy_kept() {
-    let server = Running::start(ListenerLimits { idle: SHORT, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { idle: SHORT_TIMEOUT, ..LONG_LIMITS }).await;
     let (mut sender, ended) = server.frames(65_535).await;
     drop(begin(&mut sender, "/ping").await);
     timeout(PATIENCE, ended).await.expect("it is closed").unwrap().expect("in good order");
     let (mut busy, ended) = server.frames(65_535).await;
     let request = Request::get(format!("https://{HOST}/never")).body(()).unwrap();
     let _never = busy.send_request(request, true).unwrap();
-    assert!(timeout(3 * SHORT, ended).await.is_err(), "it is still there");
+    assert!(timeout(3 * SHORT_TIMEOUT, ended).await.is_err(), "it is still there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_response_is_aborted() {
-    let server = Running::start(ListenerLimits { stalled: SHORT, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { stalled: SHORT_TIMEOUT, ..LONG_LIMITS }).await;
     let (mut sender, connection) = server.frames(65_535).await;
     // Its window is never opened again: what is read is not given back.
     let mut stalled = begin(&mut sender, "/endless").await;
@@ -204,7 +205,7 @@ async fn unread_response_is_aborted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slowly_read_response_completes() {
-    let server = Running::start(ListenerLimits { stalled: 4 * SHORT, ..PATIENT }).await;
+    let server = Running::start(ListenerLimits { stalled: 4 * SHORT_TIMEOUT, ..LONG_LIMITS }).await;
     let (mut sender, _connection) = server.frames(65_535).await;
     let mut body = begin(&mut sender, "/large").await;
     let mut taken = 0;
@@ -212,7 +213,7 @@ async fn slowly_read_response_completes() {
     while let Some(part) = body.data().await {
         let part = part.expect("it is not given up").len();
         taken += part;
-        tokio::time::sleep(SHORT / 10).await;
+        tokio::time::sleep(SHORT_TIMEOUT / 10).await;
         body.flow_control().release_capacity(part).unwrap();
     }
     assert_eq!(taken, 1 << 20);
@@ -220,7 +221,7 @@ async fn slowly_read_response_completes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rapid_resets_are_disconnected() {
-    let server = Running::start(PATIENT).await;
+    let server = Running::start(LONG_LIMITS).await;
     let mut stream = connect(server.address, &server.ca, &["h2"]).await.unwrap();
     let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     // `:method GET`, `:path /`, `:scheme https`, `:authority` empty; each taken back at once (CVE-2023-44487).
@@ -244,7 +245,7 @@ async fn rapid_resets_are_disconnected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn head_size_and_request_count_are_limited() {
-    let server = Running::start(PATIENT).await;
+    let server = Running::start(LONG_LIMITS).await;
     let mut client = server.http2().await;
     let mut large = ask("/ping");
     large.headers_mut().insert("x", "x".repeat(9_000).parse().unwrap());
@@ -270,7 +271,7 @@ fn listener_with_large_send_buffer() -> TcpListener {
 /// slowly sends a WINDOW_UPDATE. If the server had closed the connection, the reply would be a reset, which discards the buffer.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_client_gets_its_response_after_shutdown() {
-    let mut server = Running::start_at(listener_with_large_send_buffer(), PATIENT).await;
+    let mut server = Running::start_at(listener_with_large_send_buffer(), LONG_LIMITS).await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let stream = secure(socket.connect(server.address).await.unwrap(), &server.ca, &["h2"]).await.unwrap();
@@ -294,7 +295,7 @@ async fn slow_client_gets_its_response_after_shutdown() {
     });
     timeout(PATIENCE, said_goodbye).await.expect("a GOAWAY");
     server.page.notify_one();
-    let closed = timeout(SHORT, &mut server.serving).await;
+    let closed = timeout(SHORT_TIMEOUT, &mut server.serving).await;
     let (mut body, mut octets, mut is_over) = (response.into_body(), 0, false);
     loop {
         let data = tokio::select! {
@@ -319,7 +320,7 @@ async fn slow_client_gets_its_response_after_shutdown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_completes_requests_and_drops_idle() {
-    let server = Running::start(PATIENT).await;
+    let server = Running::start(LONG_LIMITS).await;
     let (mut silent, mut busy) = (server.http2().await, server.http2().await);
     assert_eq!(silent.get("/ping").await.body(), "pong");
     // A client that never acknowledges the end.

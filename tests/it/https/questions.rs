@@ -16,8 +16,8 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::http_server::PATIENT;
 use crate::support::app::PATIENCE;
+use crate::support::http::LONG_LIMITS;
 use crate::support::https::{Authority, HOST};
 
 /// The domain whose challenge is found as late as the test wants.
@@ -57,7 +57,7 @@ impl Asked {
             listener,
             Some(tls_with_challenge(&pair.chain, &pair.key, find)),
             Router::new(),
-            PATIENT,
+            LONG_LIMITS,
             RefusalBody::PLAIN,
             stopped,
         ));

@@ -4,143 +4,24 @@ mod listeners;
 
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, BodyDataStream};
-use axum::http::{Method, Request};
+use axum::http::Method;
 use bellwire::testkit::live::LiveConfig;
-use bellwire_store::outcomes::alerts::{self, Alert, AlertKind};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tower::ServiceExt as _;
 
-use crate::crash::without_engine;
-use crate::lanes::advance;
 use crate::support::app::PATIENCE;
+use crate::support::engine::{advance_both, without_engine};
+use crate::support::event_stream::{ReceivedEvent, SERVER_STREAM, SHORT_INTERVALS, listen, open_stream, raise_alert};
 use crate::support::{Server, Setup, TestApp, seed};
 
-const SERVER: &str = "/v1/events/stream";
 const SHOP: &str = "/v1/apps/shop/events/stream";
-/// Looks that do not keep a test waiting.
-pub const OFTEN: LiveConfig = LiveConfig {
-    every: Duration::from_millis(20),
-    listeners_max: 4,
-    places_for_operators: 0,
-    listeners_per_app: 4,
-    listeners_per_key: 3,
-    heartbeat: Duration::from_secs(15),
-};
-
-/// Received event.
-#[derive(Debug, Clone)]
-struct Heard {
-    id: Option<String>,
-    name: String,
-    data: Value,
-}
-
-/// An open stream.
-struct Ear {
-    body: BodyDataStream,
-    buffer: String,
-    comments: usize,
-    /// The id that it resumes from before there is an event.
-    hello: Option<String>,
-}
-
-impl Ear {
-    /// The next event. None: the stream has ended.
-    async fn next(&mut self) -> Option<Heard> {
-        timeout(PATIENCE, self.read()).await.expect("something in time")
-    }
-
-    async fn read(&mut self) -> Option<Heard> {
-        loop {
-            if let Some((block, rest)) = self.buffer.split_once("\n\n") {
-                let (block, rest) = (block.to_owned(), rest.to_owned());
-                self.buffer = rest;
-                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
-                let Some(name) = field("event: ") else {
-                    self.comments += 1;
-                    self.hello = field("id: ").or(self.hello.take());
-                    continue;
-                };
-                let data = serde_json::from_str(&field("data: ").expect("data")).expect("JSON");
-                return Some(Heard { id: field("id: "), name, data });
-            }
-            let octets = self.body.next().await?.expect("no error");
-            self.buffer += std::str::from_utf8(&octets).expect("UTF-8");
-        }
-    }
-
-    async fn hear(&mut self) -> Heard {
-        self.next().await.expect("the stream goes on")
-    }
-
-    /// The next event of that kind.
-    async fn until(&mut self, name: &str) -> Heard {
-        loop {
-            let heard = self.hear().await;
-            assert_ne!(heard.name, "end", "{heard:?}");
-            if heard.name == name {
-                return heard;
-            }
-        }
-    }
-}
-
-async fn open(router: &Router, path: &str, key: &str, after: Option<&str>) -> Result<Ear, (u16, Value)> {
-    open_with(router, path, &[("authorization", &format!("Bearer {key}"))], after).await
-}
-
-async fn open_with(
-    router: &Router,
-    path: &str,
-    shown: &[(&str, &str)],
-    after: Option<&str>,
-) -> Result<Ear, (u16, Value)> {
-    let mut request = Request::builder()
-        .uri(path)
-        .extension(axum::extract::ConnectInfo(std::net::SocketAddr::from(([127, 0, 0, 1], 1))));
-    for (name, value) in shown {
-        request = request.header(*name, *value);
-    }
-    if let Some(after) = after {
-        request = request.header("last-event-id", after);
-    }
-    let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-    let status = response.status().as_u16();
-    if status != 200 {
-        let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
-        return Err((status, serde_json::from_slice(&bytes).unwrap()));
-    }
-    assert_eq!(response.headers()["content-type"], "text/event-stream");
-    Ok(Ear { body: response.into_body().into_data_stream(), buffer: String::new(), comments: 0, hello: None })
-}
-
-async fn listen(app: &TestApp, path: &str) -> Ear {
-    open(&app.router, path, &app.operator, None).await.expect("there is room")
-}
 
 async fn start() -> TestApp {
-    TestApp::with(Setup { live: OFTEN, ..Setup::default() }).await
-}
-
-async fn raise(app: &TestApp, subject: &str) {
-    let alert = Alert { app: None, kind: AlertKind::Sli, subject, detail: "something is late" };
-    alerts::raise(&mut app.pool.acquire().await.unwrap(), &alert, app.clock.now()).await.unwrap();
-}
-
-/// Listens through ten looks.
-pub async fn hear_ten(app: &TestApp) {
-    let mut ear = listen(app, SERVER).await;
-    for n in 0..10 {
-        raise(app, &n.to_string()).await;
-        ear.hear().await;
-    }
+    TestApp::with(Setup { live: SHORT_INTERVALS, ..Setup::default() }).await
 }
 
 async fn write(app: &TestApp, n: u32, kind: &str) {
@@ -156,10 +37,10 @@ async fn listener_gets_its_apps_selected_events() {
     let app = start().await;
     app.subscribe("fcm", 0..1).await;
     let lane = app.lane("fcm").await;
-    let mut operator = listen(&app, SERVER).await;
-    let mut shop = open(&app.router, SHOP, &app.key, None).await.unwrap();
-    let mut lanes = listen(&app, &format!("{SERVER}?kinds=lane,alert.resolved")).await;
-    raise(&app, "a").await;
+    let mut operator = listen(&app, SERVER_STREAM).await;
+    let mut shop = open_stream(&app.router, SHOP, &app.key, None).await.unwrap();
+    let mut lanes = listen(&app, &format!("{SERVER_STREAM}?kinds=lane,alert.resolved")).await;
+    raise_alert(&app, "a").await;
     let hold = json!({"seconds": 60, "reason": "for operators only"});
     app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), hold).await.ok(200);
     let raised = operator.hear().await;
@@ -179,7 +60,8 @@ async fn listener_gets_its_apps_selected_events() {
     app.operate(Method::POST, &resolve, Value::Null).await.ok(200);
     assert_eq!(lanes.until("alert.resolved").await.data["data"]["alert"], alert);
     for (query, status) in [("?kinds=nonsense", 400), ("?kinds=", 400), ("?kind=lane", 400)] {
-        let (refused, problem) = open(&app.router, &format!("{SHOP}{query}"), &app.key, None).await.err().unwrap();
+        let (refused, problem) =
+            open_stream(&app.router, &format!("{SHOP}{query}"), &app.key, None).await.err().unwrap();
         assert_eq!(refused, status, "{problem}");
     }
     app.finish().await;
@@ -190,7 +72,7 @@ async fn stored_events_resume_despite_commit_order() {
     let app = start().await;
     let insert =
         "INSERT INTO stream_events (at, kind, data) VALUES (now(), 'alert.raised', jsonb_build_object('n', $1::int))";
-    let mut ear = listen(&app, SERVER).await;
+    let mut ear = listen(&app, SERVER_STREAM).await;
     let mut slow = app.pool.begin().await.unwrap();
     sqlx::query(insert).bind(1).execute(&mut *slow).await.unwrap();
     sqlx::query(insert).bind(2).execute(&app.pool).await.unwrap();
@@ -201,7 +83,7 @@ async fn stored_events_resume_despite_commit_order() {
     assert_eq!(ear.hear().await.data["data"]["n"], 3);
     drop(ear);
     sqlx::query(insert).bind(4).execute(&app.pool).await.unwrap();
-    let mut again = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
+    let mut again = open_stream(&app.router, SERVER_STREAM, &app.operator, first.id.as_deref()).await.unwrap();
     for n in [2, 3, 4] {
         assert_eq!(again.hear().await.data["data"]["n"], n);
     }
@@ -210,12 +92,13 @@ async fn stored_events_resume_despite_commit_order() {
                 SET at = $1 - CASE WHEN data ->> 'n' IN ('1', '2') THEN interval '25 hours' ELSE interval '0' END";
     sqlx::query(aged).bind(app.clock.now()).execute(&app.pool).await.unwrap();
     app.keep_house().await;
-    let mut late = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
+    let mut late = open_stream(&app.router, SERVER_STREAM, &app.operator, first.id.as_deref()).await.unwrap();
     assert_eq!(late.hear().await.name, "gap");
     assert_eq!(late.hear().await.data["data"]["n"], 3);
-    let mut astray = open(&app.router, SERVER, &app.operator, Some("999999999-1")).await.unwrap();
+    let mut astray = open_stream(&app.router, SERVER_STREAM, &app.operator, Some("999999999-1")).await.unwrap();
     assert_eq!(astray.hear().await.name, "gap");
-    let (status, problem) = open(&app.router, SERVER, &app.operator, Some("nonsense")).await.err().unwrap();
+    let (status, problem) =
+        open_stream(&app.router, SERVER_STREAM, &app.operator, Some("nonsense")).await.err().unwrap();
     assert_eq!((status, &problem["errors"][0]["header"]), (400, &json!("Last-Event-ID")));
     app.finish().await;
 }
@@ -224,19 +107,19 @@ async fn stored_events_resume_despite_commit_order() {
 async fn resumed_listener_gets_all_selected_events() {
     let app = start().await;
     app.subscribe("fcm", 0..1).await;
-    let mut ear = listen(&app, SERVER).await;
-    raise(&app, "a").await;
+    let mut ear = listen(&app, SERVER_STREAM).await;
+    raise_alert(&app, "a").await;
     let first = ear.hear().await.id;
     drop(ear);
     write(&app, 2_500, "alert.raised").await;
     let hold = json!({"seconds": 60});
     app.operate(Method::POST, &format!("/v1/gateways/{}/hold", app.lane("fcm").await), hold).await.ok(200);
-    for path in [SERVER, SHOP] {
+    for path in [SERVER_STREAM, SHOP] {
         let mut lanes =
-            open(&app.router, &format!("{path}?kinds=lane"), &app.operator, first.as_deref()).await.unwrap();
+            open_stream(&app.router, &format!("{path}?kinds=lane"), &app.operator, first.as_deref()).await.unwrap();
         assert_eq!(lanes.hear().await.name, "lane.held", "of {path}");
     }
-    let mut alerts = open(&app.router, SHOP, &app.operator, first.as_deref()).await.unwrap();
+    let mut alerts = open_stream(&app.router, SHOP, &app.operator, first.as_deref()).await.unwrap();
     for n in 1..=2_500 {
         assert_eq!(alerts.hear().await.data["data"]["n"], n, "all that was missed comes through one stream");
     }
@@ -246,17 +129,17 @@ async fn resumed_listener_gets_all_selected_events() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_carries_resume_positions() {
     let app = start().await;
-    let mut ear = listen(&app, SERVER).await;
-    raise(&app, "a").await;
+    let mut ear = listen(&app, SERVER_STREAM).await;
+    raise_alert(&app, "a").await;
     ear.hear().await;
     let hello = ear.hello.clone();
     assert!(hello.as_ref().is_some_and(|id| id.ends_with("-0")), "{hello:?}");
-    let mut again = open(&app.router, SERVER, &app.operator, hello.as_deref()).await.unwrap();
+    let mut again = open_stream(&app.router, SERVER_STREAM, &app.operator, hello.as_deref()).await.unwrap();
     assert_eq!(again.hear().await.data["data"]["subject"], "a", "without a gap");
     write(&app, 500, "alert.raised").await;
     write(&app, 500, "alert.raised").await;
     write(&app, 500, "alert.raised").await;
-    let mut quick = open(&app.router, SERVER, &app.operator, hello.as_deref()).await.unwrap();
+    let mut quick = open_stream(&app.router, SERVER_STREAM, &app.operator, hello.as_deref()).await.unwrap();
     let mut heard = 0;
     while heard < 1_501 {
         quick.hear().await;
@@ -269,7 +152,7 @@ async fn stream_carries_resume_positions() {
         }
     };
     assert_eq!(end.data["reason"], "lagged");
-    let mut late = open(&app.router, SERVER, &app.operator, end.id.as_deref()).await.unwrap();
+    let mut late = open_stream(&app.router, SERVER_STREAM, &app.operator, end.id.as_deref()).await.unwrap();
     assert_eq!(late.hear().await.name, "alert.raised", "{end:?}");
     app.finish().await;
 }
@@ -280,9 +163,9 @@ async fn position_of_another_cluster_is_a_gap() {
     let restored = "INSERT INTO stream_events (xid, at, kind, data) VALUES ('999999999', now(), 'alert.raised', '{}')
                     RETURNING xid::text || '-' || seq";
     let restored: String = sqlx::query_scalar(restored).fetch_one(&app.pool).await.unwrap();
-    let mut ear = open(&app.router, SERVER, &app.operator, Some(&restored)).await.unwrap();
+    let mut ear = open_stream(&app.router, SERVER_STREAM, &app.operator, Some(&restored)).await.unwrap();
     assert_eq!(ear.hear().await.name, "gap");
-    raise(&app, "a").await;
+    raise_alert(&app, "a").await;
     assert_eq!(ear.hear().await.data["data"]["subject"], "a");
     app.finish().await;
 }
@@ -290,10 +173,10 @@ async fn position_of_another_cluster_is_a_gap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_events_arrive_while_outcomes_fail() {
     let app = start().await;
-    let mut ear = listen(&app, SERVER).await;
+    let mut ear = listen(&app, SERVER_STREAM).await;
     sqlx::query("ALTER TABLE rollup_notes RENAME TO away").execute(&app.pool).await.unwrap();
     for subject in ["a", "b"] {
-        raise(&app, subject).await;
+        raise_alert(&app, subject).await;
         assert_eq!(ear.hear().await.data["data"]["subject"], subject);
     }
     sqlx::query("ALTER TABLE away RENAME TO rollup_notes").execute(&app.pool).await.unwrap();
@@ -302,9 +185,9 @@ async fn stored_events_arrive_while_outcomes_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_backlog_is_read_without_pause() {
-    let live = LiveConfig { every: Duration::from_secs(3), ..OFTEN };
+    let live = LiveConfig { every: Duration::from_secs(3), ..SHORT_INTERVALS };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
-    let mut ear = listen(&app, SERVER).await;
+    let mut ear = listen(&app, SERVER_STREAM).await;
     write(&app, 1_000, "alert.raised").await;
     ear.hear().await;
     let began = tokio::time::Instant::now();
@@ -331,7 +214,7 @@ async fn no_apps_campaigns_hide_how_anothers_stand() {
                        FROM messages m, generate_series(1, 1100) n RETURNING id, app)
                 INSERT INTO campaigns_in_motion SELECT id, app FROM sent";
     sqlx::query(many).execute(&app.pool).await.unwrap();
-    let mut ear = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    let mut ear = open_stream(&app.router, SHOP, &app.key, None).await.unwrap();
     assert_eq!(ear.until("message.progress").await.data["data"]["message"], json!(message));
     drop(ear);
     sqlx::query("DELETE FROM messages WHERE app <> (SELECT id FROM apps WHERE slug = 'shop')")
@@ -347,7 +230,7 @@ async fn no_apps_campaigns_hide_how_anothers_stand() {
 async fn campaign_progress_is_streamed_from_all_replicas() {
     let app = start().await;
     seed(&app, "fcm", 0..150).await;
-    let mut ear = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    let mut ear = open_stream(&app.router, SHOP, &app.key, None).await.unwrap();
     app.operate(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200); // it must not be over before it is paused
     let message = app.send(json!({"all": true}), json!({})).await;
     let progress = ear.until("message.progress").await;
@@ -360,12 +243,12 @@ async fn campaign_progress_is_streamed_from_all_replicas() {
     app.operate(Method::POST, "/v1/apps/shop/flow/resume", Value::Null).await.ok(200);
     let other = app.worker(app.clock.clone()).await;
     for _ in 0..10 {
-        advance(&app, &other, Duration::from_secs(1)).await; // what was resumed comes spread out
+        advance_both(&app, &other, Duration::from_secs(1)).await; // what was resumed comes spread out
     }
     // How it goes may be told before what was stored earlier, which waits for transactions that began before it.
     let (mut accepted, mut orders, mut progress) = (0, Vec::new(), Value::Null);
     while orders.len() < 2 || progress["accepted"] != 150 {
-        let Heard { name, data, .. } = ear.hear().await;
+        let ReceivedEvent { name, data, .. } = ear.hear().await;
         match &*name {
             "outcomes" => accepted += data["data"]["accepted"].as_i64().unwrap(),
             "message.paused" | "message.resumed" => orders.push((name, data["data"]["message"].clone())),
@@ -376,7 +259,7 @@ async fn campaign_progress_is_streamed_from_all_replicas() {
     assert_eq!(orders, ["message.paused", "message.resumed"].map(|name| (name.to_owned(), json!(message))));
     assert_eq!(progress["waiting"], 0);
     // A later listener gets the state of campaigns before new events.
-    let mut late = open(&app.router, SHOP, &app.key, None).await.unwrap();
+    let mut late = open_stream(&app.router, SHOP, &app.key, None).await.unwrap();
     assert_eq!(late.hear().await.data["data"]["accepted"], 150);
     app.sweep().await;
     let done = late.until("message.done").await;
@@ -391,8 +274,8 @@ async fn campaign_progress_is_streamed_from_all_replicas() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_listener_is_told_and_disconnected() {
     let app = start().await;
-    let mut slow = listen(&app, SERVER).await;
-    let mut quick = listen(&app, SERVER).await;
+    let mut slow = listen(&app, SERVER_STREAM).await;
+    let mut quick = listen(&app, SERVER_STREAM).await;
     write(&app, 1, "alert.raised").await;
     let first = slow.hear().await;
     quick.hear().await;
@@ -405,7 +288,7 @@ async fn slow_listener_is_told_and_disconnected() {
     let end = slow.hear().await;
     assert_eq!((&*end.name, &end.data["reason"]), ("end", &json!("lagged")));
     assert!(slow.next().await.is_none(), "it is its last word");
-    let mut again = open(&app.router, SERVER, &app.operator, first.id.as_deref()).await.unwrap();
+    let mut again = open_stream(&app.router, SERVER_STREAM, &app.operator, first.id.as_deref()).await.unwrap();
     for n in (0..3).flat_map(|_| 1..=500) {
         assert_eq!(again.hear().await.data["data"]["n"], n);
     }
@@ -414,9 +297,9 @@ async fn slow_listener_is_told_and_disconnected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_listener_gets_heartbeats() {
-    let live = LiveConfig { heartbeat: Duration::from_millis(20), ..OFTEN };
+    let live = LiveConfig { heartbeat: Duration::from_millis(20), ..SHORT_INTERVALS };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
-    let mut ear = listen(&app, SERVER).await;
+    let mut ear = listen(&app, SERVER_STREAM).await;
     while ear.comments < 3 {
         let octets = timeout(PATIENCE, ear.body.next()).await.unwrap().unwrap().unwrap();
         ear.comments += usize::from(octets.starts_with(b":"));
@@ -429,7 +312,7 @@ async fn shutdown_notifies_listeners_without_waiting() {
     let app = without_engine().await;
     let mut server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    let request = format!("GET {SERVER} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", app.operator);
+    let request = format!("GET {SERVER_STREAM} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", app.operator);
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut heard = String::new();
     let mut octets = [0; 4_096];
@@ -449,7 +332,7 @@ async fn shutdown_notifies_listeners_without_waiting() {
 #[tokio::test(flavor = "multi_thread")]
 async fn streamed_events_are_kept_one_day() {
     let app = start().await;
-    raise(&app, "a").await;
+    raise_alert(&app, "a").await;
     app.clock.advance(Duration::from_secs(24 * 3_600 - 1));
     app.keep_house().await;
     let told = "SELECT count(*) FROM stream_events";

@@ -8,10 +8,11 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::queue::claims::LEASE;
 use serde_json::json;
 
-use super::{IN_FLIGHT, claim_and_die, hold, let_go, unsubscribe, until_told};
-use crate::delivery::counts;
+use super::unsubscribe;
 use crate::support::app::{Subscriber, TestApp};
-use crate::support::citus;
+use crate::support::engine::{claim_and_crash, until_changes_read};
+use crate::support::simulator_rules::{IN_FLIGHT, hold_all, release_until_idle};
+use crate::support::{citus, counts};
 
 /// Number of accepted and of cancelled deliveries of these messages to a subscription.
 async fn endings(app: &TestApp, messages: &[String], subscription: &str) -> (u64, u64) {
@@ -32,7 +33,7 @@ async fn endings(app: &TestApp, messages: &[String], subscription: &str) -> (u64
 async fn unsubscribed_browser_gets_no_later_push() {
     let app = TestApp::start().await;
     let leaver = app.subscribe("fcm", 0..1).await.remove(0);
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let mut messages = Vec::new();
     for _ in 0..40 {
         messages.push(app.send(json!({"subscriptions": [leaver.id]}), json!({})).await);
@@ -42,7 +43,7 @@ async fn unsubscribed_browser_gets_no_later_push() {
     for message in &messages {
         app.message(message).await;
     }
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     assert_eq!(app.rule(rule).0, IN_FLIGHT, "pushes begun");
     assert_eq!(endings(&app, &messages, &leaver.id).await, (IN_FLIGHT, 40 - IN_FLIGHT), "what was in flight was taken");
     let later = json!({"to": {"all": true}, "payload": "x"});
@@ -60,7 +61,7 @@ async fn unsubscribed_browser_leaves_the_waiting_line() {
         let ids: Vec<&str> = to.iter().map(|subscriber| subscriber.id.as_str()).collect();
         app.send(json!({"subscriptions": ids}), json!({})).await
     };
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let to_others = send(&others).await;
     app.until_held(rule, IN_FLIGHT).await; // and no more may be
     let message = send(&leavers).await;
@@ -68,7 +69,7 @@ async fn unsubscribed_browser_leaves_the_waiting_line() {
         unsubscribe(&app, leaver).await;
         app.message(&message).await;
     }
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     let accepted = counts(&[("targeted", 50), ("accepted", 50), ("awaiting_ack", 50)]);
     assert_eq!((app.counts(&to_others).await, app.rule(rule).0), (accepted, 50));
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 10), ("cancelled", 10)]));
@@ -82,7 +83,7 @@ async fn unsubscribed_browser_leaves_the_waiting_line() {
 async fn returned_browser_gets_only_later_messages() {
     let app = TestApp::start().await;
     let browser = app.subscribe("fcm", 0..1).await.remove(0);
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let mut before = Vec::new();
     for _ in 0..40 {
         before.push(app.send(json!({"subscriptions": [browser.id]}), json!({})).await);
@@ -91,7 +92,7 @@ async fn returned_browser_gets_only_later_messages() {
     unsubscribe(&app, &browser).await;
     assert_eq!(app.come_back("fcm", 0).await, browser.id);
     let code = app.send(json!({"subscriptions": [browser.id]}), json!({"tier": "transactional"})).await;
-    let_go(&app, rule).await;
+    release_until_idle(&app, rule).await;
     assert_eq!(app.delivery(&code, &browser.id).await["state"], "accepted");
     assert_eq!(endings(&app, &before, &browser.id).await, (IN_FLIGHT, 40 - IN_FLIGHT));
     assert_eq!(app.rule(rule).0, IN_FLIGHT + 1, "pushes begun");
@@ -135,7 +136,7 @@ async fn code_reaches_a_returned_browser() {
 async fn departed_user_gets_only_broadcasts() {
     let app = TestApp::start().await;
     let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await.remove(0);
-    let rule = hold(&app);
+    let rule = hold_all(&app);
     let mut to_ann = Vec::new();
     for _ in 0..40 {
         to_ann.push(app.send(json!({"users": ["ann"]}), json!({})).await);
@@ -146,8 +147,8 @@ async fn departed_user_gets_only_broadcasts() {
     app.call(Method::PATCH, &path, json!({"user_id": null})).await.ok(200);
     app.call(Method::PATCH, &path, json!({"user_id": "bob"})).await.ok(200);
     let to_bob = app.send(json!({"users": ["bob"]}), json!({})).await;
-    until_told(&app).await;
-    let_go(&app, rule).await;
+    until_changes_read(&app).await;
+    release_until_idle(&app, rule).await;
     assert_eq!(endings(&app, &to_ann, &browser.id).await, (IN_FLIGHT, 40 - IN_FLIGHT));
     for message in [&news, &to_bob] {
         assert_eq!(app.delivery(message, &browser.id).await["state"], "accepted");
@@ -163,7 +164,7 @@ async fn unsubscribed_deliveries_of_dead_workers_are_cancelled() {
     let all = app.subscribe("fcm", 0..120).await;
     let single = app.send(json!({"subscriptions": [all[0].id, all[1].id, all[2].id]}), json!({})).await;
     let campaign = app.send(json!({"all": true}), json!({})).await;
-    claim_and_die(&app, Tier::Promotional).await;
+    claim_and_crash(&app, Tier::Promotional).await;
     unsubscribe(&app, &all[0]).await;
     unsubscribe(&app, &all[1]).await;
     app.clock.advance(Duration::from_secs(1));

@@ -1,4 +1,6 @@
-//! Sums that are checked at the end of every test.
+//! Counts of messages, and sums that are checked at the end of every test.
+
+use std::collections::BTreeMap;
 
 use bellwire::testkit::server::maintenance;
 
@@ -62,4 +64,9 @@ impl TestApp {
         .await;
         assert_eq!(missing, 0, "lanes with outcomes that figures over time know nothing of");
     }
+}
+
+/// Counts of a message that are not zero, as a test expects them.
+pub fn counts(expected: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    expected.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
 }

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+use super::app::{PATIENCE, TestApp, scalar};
 use super::citus;
 
 pub(super) const TEMPLATE: &str = "bellwire_template";
@@ -271,4 +272,25 @@ impl Drop for TestDatabase {
         });
         let _ = JANITOR.send(self.name.clone());
     }
+}
+
+/// Lets all sessions of a pool find out that their Postgres is gone: each may fail once.
+pub async fn reconnect(pool: &PgPool) {
+    let mut sessions = Vec::new();
+    while let Some(session) = pool.try_acquire() {
+        sessions.push(session);
+    }
+    for mut session in sessions {
+        let _ = sqlx::query("SELECT 1").execute(&mut *session).await;
+    }
+}
+
+/// Waits until the condition holds in the database.
+pub async fn until_stored(app: &TestApp, condition: &'static str) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while scalar(&app.pool, condition).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("this never came about: {condition}"));
 }

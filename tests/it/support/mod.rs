@@ -1,20 +1,41 @@
 //! Shared parts of the tests.
 
-mod accounts;
+pub mod accounts;
+pub mod api;
 pub mod app;
 pub mod authenticator;
+pub mod backups;
+pub mod batches;
+pub mod campaigns;
 pub mod citus;
 pub mod cluster;
 pub mod collector;
 pub mod database;
+pub mod engine;
+pub mod event_stream;
 pub mod fault_proxy;
+pub mod generated_parts;
+pub mod guide_pages;
+pub mod http;
 pub mod https;
+pub mod identity;
+pub mod imports;
+pub mod lanes;
+pub mod metrics;
+pub mod openapi;
+pub mod passkeys;
+pub mod program;
 pub mod provider;
 pub mod push_service;
+pub mod receipts;
+pub mod repository;
 pub mod seed;
 pub mod server;
+pub mod simulator_rules;
 pub mod socket;
+pub mod webhooks;
 
+pub use accounts::counts;
 pub use app::{Setup, TestApp};
 pub use cluster::Cluster;
 pub use database::{START, TempDir, TestDatabase};

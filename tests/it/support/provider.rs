@@ -15,7 +15,8 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use bellwire_net::oidc::{ClientSecret, OidcConfig};
+use bellwire::testkit::api::OidcSignInConfig;
+use bellwire_net::oidc::{self, ClientSecret, OidcConfig};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -308,4 +309,10 @@ async fn answer(State(provider): State<Provider>, request: Request) -> Response 
         TOKEN => provider.token(&head.headers, &body),
         _ => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+/// Sign-in settings of a server for this provider.
+pub fn oidc_config(provider: &Provider) -> OidcSignInConfig {
+    let provider = oidc::Provider::new(provider.settings()).unwrap();
+    OidcSignInConfig { provider, label: "Example".to_owned(), domains: Vec::new(), newcomers: None }
 }

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Stage, URL, at, events, id_of, sender, three_retries, types};
+use super::{Stage, URL, at, events, id_of, three_retries, types};
 use crate::support::app::{DAY, PATIENCE, until_waiting};
 use crate::support::push_service::Pushed;
+use crate::support::webhooks::webhook_sender;
 use crate::support::{Server, Setup, seed};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,7 +25,7 @@ async fn crash_before_recording_resends_the_same_id() {
     stage.receiver.until_pushed(1).await;
     running.shutdown().await; // as the process ends
     stage.receiver.hold(false);
-    let next = sender(&stage.app);
+    let next = webhook_sender(&stage.app);
     next.run_until_idle().await.unwrap();
     assert_eq!(stage.receiver.pushed().len(), 1, "its lease holds still");
     stage.app.clock.advance(Duration::from_secs(60));
@@ -123,7 +124,7 @@ async fn webhook_breaker_uses_no_retries() {
     assert!((55..=66).contains(&tried), "{tried} of 50 were tried");
     let shown = stage.shown(&webhook).await;
     assert_eq!((&shown["breaker"], &shown["pending"]), (&json!("open"), &json!(50)));
-    sender(&stage.app).run_until_idle().await.unwrap();
+    webhook_sender(&stage.app).run_until_idle().await.unwrap();
     assert_eq!(stage.receiver.pushed().len(), tried, "other replicas know of it");
     stage.receiver.forget_answers();
     stage.tell_after(Duration::from_secs(10)).await;

@@ -14,8 +14,9 @@ use bellwire_net::oidc;
 use futures_util::future::join;
 use serde_json::{Value, json};
 
-use super::{Browser, Reply, TestApi, newest_refusal, roomy};
+use crate::support::api::{Browser, Reply, TestApi, high_rate_limits, newest_refusal};
 use crate::support::app::PATIENCE;
+use crate::support::provider::oidc_config;
 use crate::support::provider::{DISCOVERY, ELSEWHERE, Fault, KEYS, Provider, Signing, TOKEN};
 
 const ANN: &str = "ann@example.com";
@@ -26,12 +27,6 @@ struct World {
     provider: Provider,
 }
 
-/// Default settings of `provider`.
-pub(super) fn by(provider: &Provider) -> OidcSettings {
-    let provider = oidc::Provider::new(provider.settings()).unwrap();
-    OidcSettings { provider, label: "Example".to_owned(), domains: Vec::new(), newcomers: None }
-}
-
 impl World {
     async fn begin() -> Self {
         Self::with(|settings| settings).await
@@ -39,7 +34,7 @@ impl World {
 
     async fn with(change: impl FnOnce(OidcSettings) -> OidcSettings) -> Self {
         let provider = Provider::start().await;
-        let settings = ApiConfig { oidc: Some(change(by(&provider))), ..roomy() };
+        let settings = ApiConfig { oidc: Some(change(oidc_config(&provider))), ..high_rate_limits() };
         Self { api: TestApi::with(settings, None).await, provider }
     }
 
@@ -150,7 +145,8 @@ async fn oidc_cookie_is_sealed_and_short_lived() {
     assert_eq!(all[1], "bellwire-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
 
     let provider = &world.provider;
-    let settings = ApiConfig { oidc: Some(by(provider)), cookies: Cookies { secure: true }, ..roomy() };
+    let settings =
+        ApiConfig { oidc: Some(oidc_config(provider)), cookies: Cookies { secure: true }, ..high_rate_limits() };
     let api = TestApi::with(settings, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
     let set = reply.header("set-cookie");
@@ -368,8 +364,8 @@ async fn faulty_provider_admits_and_blocks_nothing() {
         // Each with a server that has not heard of it yet.
         let timeout = if fault == Fault::Silent { Duration::from_secs(1) } else { PATIENCE };
         let settings = oidc::OidcConfig { timeout, ..provider.settings() };
-        let settings = OidcSettings { provider: oidc::Provider::new(settings).unwrap(), ..by(&provider) };
-        let api = TestApi::with(ApiConfig { oidc: Some(settings), ..roomy() }, None).await;
+        let settings = OidcSettings { provider: oidc::Provider::new(settings).unwrap(), ..oidc_config(&provider) };
+        let api = TestApi::with(ApiConfig { oidc: Some(settings), ..high_rate_limits() }, None).await;
         let world = World { api, provider: provider.clone() };
         world.api.invite(ANN, viewer()).await;
         let unreached = async || {
@@ -399,15 +395,15 @@ async fn faulty_provider_admits_and_blocks_nothing() {
     assert_eq!(provider.asked(ELSEWHERE), 0, "no redirect is followed");
 
     let gone = oidc::OidcConfig { issuer: "http://127.0.0.1:1".to_owned(), ..provider.settings() };
-    let settings = OidcSettings { provider: oidc::Provider::new(gone).unwrap(), ..by(&provider) };
-    let api = TestApi::with(ApiConfig { oidc: Some(settings), ..roomy() }, None).await;
+    let settings = OidcSettings { provider: oidc::Provider::new(gone).unwrap(), ..oidc_config(&provider) };
+    let api = TestApi::with(ApiConfig { oidc: Some(settings), ..high_rate_limits() }, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
     assert_eq!(reply.header("location"), "/admin/?sign_in=provider");
     // It calls itself by another name than ours for it.
     let named = provider.issuer().replace("127.0.0.1", "localhost");
     let other = oidc::OidcConfig { issuer: named, ..provider.settings() };
-    let settings = OidcSettings { provider: oidc::Provider::new(other).unwrap(), ..by(&provider) };
-    let api = TestApi::with(ApiConfig { oidc: Some(settings), ..roomy() }, None).await;
+    let settings = OidcSettings { provider: oidc::Provider::new(other).unwrap(), ..oidc_config(&provider) };
+    let api = TestApi::with(ApiConfig { oidc: Some(settings), ..high_rate_limits() }, None).await;
     let reply = api.call(Method::GET, "/v1/session/oidc", None, None).await;
     assert_eq!(reply.header("location"), "/admin/?sign_in=provider");
 }
@@ -416,8 +412,11 @@ async fn faulty_provider_admits_and_blocks_nothing() {
 async fn oidc_start_checks_origin_and_limits_codes() {
     let provider = Provider::start().await;
     let guesses_per_client = RequestRate { burst: 4, per_minute: 1 }; // one is the operator's key, when the app is made
-    let api =
-        TestApi::with(ApiConfig { oidc: Some(by(&provider)), guesses_per_client, ..ApiConfig::default() }, None).await;
+    let api = TestApi::with(
+        ApiConfig { oidc: Some(oidc_config(&provider)), guesses_per_client, ..ApiConfig::default() },
+        None,
+    )
+    .await;
     let world = World { api, provider };
     for (site, status) in [("cross-site", 403), ("same-site", 403), ("none", 303), ("same-origin", 303)] {
         let headers = [("sec-fetch-site", site)];

@@ -6,19 +6,20 @@ use axum::http::Method;
 use bellwire::testkit::api::ApiConfig;
 use serde_json::{Value, json};
 
-use super::{ANN, World, by, kept, viewer};
-use crate::api::passkeys::{add, named, options};
-use crate::api::{Reply, TestApi, cookie};
+use super::{ANN, World, kept, viewer};
+use crate::support::api::{Reply, TestApi, cookie};
 use crate::support::authenticator::Authenticator;
+use crate::support::passkeys::{add_passkey, passkey_config, passkey_options};
 use crate::support::provider::Provider;
+use crate::support::provider::oidc_config;
 
 /// Ann, who has a passkey, at a server that browsers reach as `push.example`.
 async fn with_passkey() -> (World, Authenticator) {
     let provider = Provider::start().await;
-    let settings = ApiConfig { oidc: Some(by(&provider)), ..named() };
+    let settings = ApiConfig { oidc: Some(oidc_config(&provider)), ..passkey_config() };
     let world = World { api: TestApi::with(settings, None).await, provider };
     let mut key = Authenticator::new(1);
-    add(&world.api.teammate(ANN, viewer()).await, &mut key).await;
+    add_passkey(&world.api.teammate(ANN, viewer()).await, &mut key).await;
     (world, key)
 }
 
@@ -81,7 +82,7 @@ async fn provider_sign_in_expires_without_the_passkey() {
     }
     // What was asked after something else is not asked again by this way.
     let other = world.api.teammate("other@example.com", viewer()).await;
-    let options = options(&other).await;
+    let options = passkey_options(&other).await;
     let made = format!("bellwire-passkey={}", options["challenge"].as_str().unwrap());
     assert_eq!(ask_on(&world, &made).await.status, 401);
 

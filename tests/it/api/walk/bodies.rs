@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{content, fcm, registration};
+use crate::support::api::{content, fcm, registration};
 
 /// The query and the body of a request that is fine. `n` is another number each time.
 pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {

@@ -10,9 +10,10 @@ use bellwire_store::keys::api_keys;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-use super::super::passkeys::named;
-use super::super::{TestApi, content, fcm, registration};
-use super::{METHODS, description, operations, request, text};
+use super::{request, text};
+use crate::support::api::{TestApi, content, fcm, registration};
+use crate::support::openapi::{METHODS, openapi_description, operations};
+use crate::support::passkeys::passkey_config;
 
 /// Parameters that are no ids: what they name is looked for in the app that the path names, and may be made there.
 const NAMES: [&str; 7] = ["app", "key", "segment", "template", "tier", "topic", "user"];
@@ -110,11 +111,11 @@ fn filled(template: &str, foreign: &str, own: &Things, others: &Things) -> Strin
 
 #[tokio::test]
 async fn foreign_resources_are_not_found_nor_changed() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let (other, stranger) = api.make_app("other").await;
     let (own, others) = (things(&api, &api.app, &api.key).await, things(&api, &other, &stranger).await);
     let admin = api.teammate("admin@example.com", json!([{"role": "admin", "app": "shop"}])).await;
-    let operations = operations(&description(&api).await);
+    let operations = operations(&openapi_description(&api).await);
     let before = everything(&api, "").await;
     assert!(before["subscriptions"].contains(&others["subscription"]["sub_".len()..]), "it is all there");
     let (mut tried, mut surprises) = (0, Vec::new());
@@ -151,11 +152,11 @@ async fn foreign_resources_are_not_found_nor_changed() {
 
 #[tokio::test]
 async fn equal_names_in_apps_are_distinct() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let (other, stranger) = api.make_app("other").await;
     let (own, mut others) = (things(&api, &api.app, &api.key).await, things(&api, &other, &stranger).await);
     others.insert("user", "user-of-other".to_owned());
-    let operations = operations(&description(&api).await);
+    let operations = operations(&openapi_description(&api).await);
     let theirs = async || {
         let subscription = everything(&api, &others["subscription"]["sub_".len()..]).await;
         (everything(&api, &text(&other["id"])["app_".len()..]).await, subscription)
@@ -182,7 +183,7 @@ async fn equal_names_in_apps_are_distinct() {
 
 #[tokio::test]
 async fn foreign_ids_in_queries_are_not_found() {
-    let api = TestApi::with(named(), None).await;
+    let api = TestApi::with(passkey_config(), None).await;
     let (other, stranger) = api.make_app("other").await;
     let others = things(&api, &other, &stranger).await;
     let of = |name: &str| others[name].as_str();

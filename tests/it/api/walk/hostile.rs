@@ -1,6 +1,7 @@
 //! Texts and times that Postgres does not store, in every member of every request body and every time of a query string.
 
 use super::*;
+use crate::support::api::{LOOPBACK, high_rate_limits};
 
 /// Times in RFC 3339's form, or chrono's extension of it, outside the years 1 to 9999.
 const TIMES: [&str; 6] = [
@@ -76,7 +77,7 @@ fn is_text(schema: &Value) -> bool {
 #[tokio::test]
 async fn unstorable_text_or_time_in_bodies_is_refused() {
     let walk = Walk::begin().await;
-    let description = description(&walk.api).await;
+    let description = openapi_description(&walk.api).await;
     let schemas = &description["components"]["schemas"];
     let (mut tried, mut surprises) = (0, Vec::new());
     for (path, method, operation) in operations(&description) {
@@ -99,7 +100,7 @@ async fn unstorable_text_or_time_in_bodies_is_refused() {
             if let Some(cookie) = walk.cookie(shown) {
                 request = request.header("cookie", cookie).header("sec-fetch-site", "same-origin");
             }
-            let request = request.header("content-type", "application/json").extension(crate::api::HERE);
+            let request = request.header("content-type", "application/json").extension(LOOPBACK);
             let reply = walk.api.send(request.body(Body::from(body.to_string())).unwrap()).await;
             tried += 1;
             // Details of a browser and items of a batch are refused alone.
@@ -116,8 +117,8 @@ async fn unstorable_text_or_time_in_bodies_is_refused() {
 
 #[tokio::test]
 async fn unstorable_time_in_any_query_is_rejected() {
-    let api = TestApi::with(crate::api::roomy(), None).await;
-    let description = description(&api).await;
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let description = openapi_description(&api).await;
     let mut tried = 0;
     for (path, method, operation) in operations(&description) {
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::super::consent::import;
-use super::super::{fcm, push_subscription};
-use crate::owners::Site;
-use crate::receipts::{report, token as receipt};
+use crate::support::api::{fcm, push_subscription};
+use crate::support::identity::LoginSite;
+use crate::support::imports::import_line;
+use crate::support::receipts::{receipt_token, report_receipt};
 
 /// Evidence for the stored keys.
 const RANKS: [&str; 6] = ["nothing", "user token", "API key", "import", "subscription token", "receipt"];
@@ -28,14 +28,14 @@ fn gives_way(rank: &str, credential: &str) -> bool {
 }
 
 /// Registers an endpoint with keys of that rank.
-async fn register(site: &Site, endpoint: &str, rank: &str) -> Value {
+async fn register(site: &LoginSite, endpoint: &str, rank: &str) -> Value {
     let (push, nothing) = (push_subscription(endpoint), Value::Null);
     let details = json!({"topics": ["news"]});
     match rank {
         "user token" => site.register(&push, &nothing, site.user("ann", details)).await.ok(201),
         "API key" => site.api.post("/subscriptions", json!({"subscription": push, "topics": ["news"]})).await.ok(201),
         "import" => {
-            import(&site.api, json!({"subscription": push, "topics": ["news"]})).await;
+            import_line(&site.api, json!({"subscription": push, "topics": ["news"]})).await;
             site.register(&push, &nothing, json!({})).await.ok(200)
         }
         "subscription token" => {
@@ -45,8 +45,8 @@ async fn register(site: &Site, endpoint: &str, rank: &str) -> Value {
         "receipt" => {
             let made = site.register(&push, &nothing, details).await.ok(201);
             let message = site.send(json!({"subscriptions": [made["id"]]})).await;
-            let receipt = receipt(&site.api.vault, &message, made["id"].as_str().unwrap());
-            report(&site.api, json!({"receipt": receipt, "kind": "displayed"})).await.ok(204);
+            let receipt = receipt_token(&site.api.vault, &message, made["id"].as_str().unwrap());
+            report_receipt(&site.api, json!({"receipt": receipt, "kind": "displayed"})).await.ok(204);
             made
         }
         _ => site.register(&push, &nothing, details).await.ok(201),
@@ -55,7 +55,7 @@ async fn register(site: &Site, endpoint: &str, rank: &str) -> Value {
 
 #[tokio::test]
 async fn foreign_keys_never_replace_a_higher_rank() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let other = site.register(&push_subscription(&fcm("other")), &Value::Null, json!({})).await.ok(201);
     for (r, rank) in RANKS.into_iter().enumerate() {
         for (c, credential) in CREDENTIALS.into_iter().enumerate() {
@@ -97,7 +97,7 @@ async fn foreign_keys_never_replace_a_higher_rank() {
 
 #[tokio::test]
 async fn unsubscribed_person_stays_so_under_foreign_keys() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     for (n, user) in [None, Some("ann")].into_iter().enumerate() {
         let endpoint = fcm(&format!("left-{n}"));
         let push = push_subscription(&endpoint);
@@ -117,7 +117,7 @@ async fn unsubscribed_person_stays_so_under_foreign_keys() {
 
 #[tokio::test]
 async fn vouched_expiry_takes_a_right_to_change() {
-    let site = Site::start().await;
+    let site = LoginSite::start().await;
     let mut push = push_subscription(&fcm("expiry"));
     let made = site.register(&push, &Value::Null, json!({})).await.ok(201);
     let token = site.register(&push, &made["token"], json!({})).await.ok(200)["token"].clone();

@@ -1,7 +1,7 @@
 //! Every operation that makes something, made twice under one key; everything that can be read and changed, under conditions.
 
 use super::*;
-use crate::api::Reply;
+use crate::support::api::Reply;
 
 /// Route with a different response each time.
 const CHANGES_BY_ITSELF: &str = "/v1/checks";
@@ -63,7 +63,7 @@ fn takes(operation: &Value, header: &str) -> bool {
 #[tokio::test]
 async fn each_creating_post_honours_its_idempotency_key() {
     let walk = Walk::begin().await;
-    let operations = operations(&description(&walk.api).await);
+    let operations = operations(&openapi_description(&walk.api).await);
     let keyed = operations
         .iter()
         .filter(|(path, _, operation)| takes(operation, "Idempotency-Key") && path.as_str() != REPEATS_BY_PART);
@@ -99,7 +99,7 @@ async fn each_creating_post_honours_its_idempotency_key() {
 async fn each_representation_has_a_conditional_etag() {
     let walk = Walk::begin().await;
     let (mut surprises, mut seen) = (Vec::new(), 0);
-    for (path, method, operation) in operations(&description(&walk.api).await) {
+    for (path, method, operation) in operations(&openapi_description(&walk.api).await) {
         if operation["responses"]["304"].is_null() || path == CHANGES_BY_ITSELF {
             continue;
         }
@@ -120,7 +120,7 @@ async fn each_representation_has_a_conditional_etag() {
 #[tokio::test]
 async fn each_conditional_change_checks_its_etag() {
     let walk = Walk::begin().await;
-    let mut operations = operations(&description(&walk.api).await);
+    let mut operations = operations(&openapi_description(&walk.api).await);
     operations.sort_by_key(|(path, method, _)| is_end_of_app(path, method));
     let (mut surprises, mut seen) = (Vec::new(), 0);
     for (path, method, operation) in operations.iter().filter(|(.., operation)| takes(operation, "If-Match")) {
