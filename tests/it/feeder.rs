@@ -73,7 +73,7 @@ async fn broken_lanes_block_no_other_lane() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_campaign_claims_do_not_delay_codes() {
     const HANG: &str = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%INSERT INTO batches%'";
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '/* insert_batch */%'";
     let app = TestApp::start().await;
     for gateway in ["fcm", "mozilla", "apple"] {
         seed(&app, gateway, 0..101).await;

@@ -18,13 +18,14 @@ use crate::support::batches::{AFTER_LEASE, BATCH_SIZE, SETTLE_BATCH, all_accepte
 use crate::support::simulator_rules::{held, until_report};
 use crate::support::{Moment, START, Setup, TestApp, counts, seed, seed_together};
 
-const SETTLE_ROWS: &str = "with given as (";
-/// Beginning of the statement that reads a message for sending.
-const LOAD_MESSAGE: &str = "select m.app, m.root";
-/// Beginning of the statement that reads active recipients before an old delivery is signed again.
-const READ_ACTIVE: &str = "select s.id as \"id: subscriptionid\" from unnest($1::smallint[], $2::uuid[]) as l";
-/// Beginning of the statement that reads an app's settings for a tier.
-const LOAD_CONDITIONS: &str = "select a.id as \"app!\", wanted.tier";
+/// Statement that settles rows.
+const SETTLE_ROWS: &str = "/* settle_rows */";
+/// Statement that reads messages for sending.
+const LOAD_MESSAGES: &str = "/* load_messages */";
+/// Statement that reads active recipients before an old delivery is signed again.
+const READ_ACTIVE: &str = "/* read_active */";
+/// Statement that reads an app's settings for a tier.
+const LOAD_CONDITIONS: &str = "/* load_conditions */";
 
 /// A batch whose settling loses its connection at the commit.
 async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
@@ -123,7 +124,7 @@ async fn refusing_postgres_costs_no_delivery() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_claim_is_released_at_once() {
-    for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
+    for read in [LOAD_MESSAGES, LOAD_CONDITIONS] {
         let app = TestApp::with(Setup { through_proxy: true, dispatch: single_batch(), ..Setup::default() }).await;
         app.subscribe("fcm", 0..BATCH_SIZE).await;
         app.proxy().cut_at(Moment::Before, read);
@@ -176,7 +177,7 @@ async fn future_message_is_neither_read_nor_claimed() {
     let browsers = app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
     let (one, ann) = (json!({"subscriptions": [browsers[0].id]}), json!({"users": ["ann"]}));
     for (to, n) in [(one, 1), (ann, 2)] {
-        for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
+        for read in [LOAD_MESSAGES, LOAD_CONDITIONS] {
             app.proxy().cut_at(Moment::Before, read);
             let message = app.send(to.clone(), json!({"tier": "transactional"})).await;
             app.run_until_idle().await;

@@ -196,7 +196,7 @@ async fn one_locked_row_blocks_no_other() {
     app.simulator.remove_rule(hold);
     // As Postgres does after half a minute.
     let time_out = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
-                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%WITH given AS%'";
+                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '/* settle_rows */%'";
     let others = async {
         while app.message(&message).await["counts"]["accepted"] != 19 {
             scalar(&app.pool, time_out).await;

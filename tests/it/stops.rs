@@ -333,7 +333,7 @@ async fn stops_are_read_while_dispatch_waits() {
     app.send(json!({"subscriptions": [gone.id]}), json!({})).await;
     until_waiting(&app.pool, 1).await;
     proxy.take_runs();
-    let read = proxy.until_run("SELECT now.snapshot::text", 10);
+    let read = proxy.until_run("/* read_stops */", 10);
     tokio::time::timeout(Duration::from_secs(8), read).await.expect("stops are read five times a second");
     slow.rollback().await.unwrap();
     server.terminate();

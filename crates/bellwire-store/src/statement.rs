@@ -3,7 +3,7 @@
 //! A statement is written as `macro!(executor, result, sql, group, …)`. The result is a type to read rows as, `scalar` for a
 //! single value, or omitted for an anonymous record. A group is a tuple of parameters, or rows with closures that list their
 //! columns: `rows, |row| (row.id, row.at)`. Each column becomes an array, for `unnest`. The statement casts arrays with ids or
-//! nulls, whose type sqlx does not check.
+//! nulls, whose type sqlx does not check. A statement that tests look for begins with its name in a comment: `/* settle_batch */`.
 
 /// Builds a statement without executing it, for uses that the macros below do not cover.
 macro_rules! query {

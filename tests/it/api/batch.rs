@@ -253,7 +253,7 @@ async fn idempotency_wait_precedes_the_message_key_wait() {
         [to(&id, json!({"idempotency_key": "slow"})), to(&id, json!({"idempotency_key": "x", "key": "booking/7"}))];
     let mut sent = std::pin::pin!(results(&api, &batch));
     let waiting = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO message_keys%'";
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '/* claim_message_keys */%'";
     tokio::select! {
         results = &mut sent => panic!("it did not wait: {results:?}"),
         () = async { while scalar(&api.pool, waiting).await == 0 {} } => other.rollback().await.unwrap(),

@@ -11,8 +11,8 @@ use super::accounts::counts;
 /// Time after which a lease has expired.
 pub const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 
-/// Beginning of the statements that settle batches and rows.
-pub const SETTLE_BATCH: &str = "with fence as (delete from batches";
+/// Statement that settles a batch.
+pub const SETTLE_BATCH: &str = "/* settle_batch */";
 
 /// Recipients: too many for single rows, few enough for one batch if they are seeded together.
 pub const BATCH_SIZE: u32 = 120;

@@ -43,7 +43,7 @@ pub async fn until_changes_read(app: &TestApp) {
         let next = async {
             loop {
                 let read =
-                    sqlx::query_scalar(reading).bind("%FROM lane_states%").bind(since).fetch_one(&app.pool).await;
+                    sqlx::query_scalar(reading).bind("/* read_lane_states */%").bind(since).fetch_one(&app.pool).await;
                 match read.unwrap() {
                     Some(read) => break read,
                     None => tokio::task::yield_now().await,

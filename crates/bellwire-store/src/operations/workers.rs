@@ -92,7 +92,7 @@ pub async fn enter(pool: &PgPool, worker: Uuid, session: Option<&str>, started_a
 pub async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<Option<Beat>> {
     let found = fetch_all!(
         pool,
-        r#"
+        r#"/* heartbeat */
         WITH me AS (
             UPDATE workers SET beats = beats + 1, beat_at = $2 WHERE id = $1
             RETURNING set_config('synchronous_commit', 'off', true)
@@ -238,7 +238,7 @@ pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> s
     let rows = fetch_all!(
         pool,
         StateRow,
-        r#"
+        r#"/* read_lane_states */
         SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
                breaker_of IS NOT NULL AND breaker_of <> $2 AS "alone!", open_until, open_ms, breaker_changed_at, payload_max,
                payload_at

@@ -241,7 +241,8 @@ pub async fn sign_again(
     let active = fetch_all!(
         pool,
         scalar,
-        r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($1::smallint[], $2::uuid[]) AS l (shard, id)
+        r#"/* read_active */
+           SELECT s.id AS "id: SubscriptionId" FROM unnest($1::smallint[], $2::uuid[]) AS l (shard, id)
            JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id WHERE s.state = 'active' AND s.shard = ANY ($1)"#,
         late,
         |queued| (queued.subscription.shard(), queued.subscription)

@@ -139,7 +139,8 @@ pub async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result<Vec<Fl
     let rows = fetch_all!(
         pool,
         FlowRow,
-        "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
+        "/* read_flows */
+         SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
          WHERE $1::timestamptz IS NULL OR changed_at > $1
             OR age(xmin) <= (SELECT age($2::bigint::text::xid8::xid)) AND age(xmin) >= 0",
         (since.map(|since| since.changed_at), since.map(|since| since.transaction))

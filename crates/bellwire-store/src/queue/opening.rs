@@ -72,7 +72,7 @@ pub struct FreshMessages {
 pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = fetch_all!(
         pool,
-        r#"
+        r#"/* load_messages */
         SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
                m.withdraws_root,
                m.audience_estimate > $2 AS "charted!",
@@ -146,7 +146,7 @@ pub async fn load_conditions(
 ) -> sqlx::Result<HashMap<(AppId, Tier), Conditions>> {
     let rows = fetch_all!(
         pool,
-        r#"
+        r#"/* load_conditions */
         SELECT a.id AS "app!", wanted.tier AS "tier!", a.max_retries AS "max_retries!", a.timezone AS "timezone!", a.quiet_hours, a.caps,
                a.heard AS "heard!", s.policy AS "policy?", s.off_peak,
                s.sla_seconds

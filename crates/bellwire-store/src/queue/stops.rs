@@ -98,7 +98,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead>
     // each reading include again all stops since then.
     let rows = fetch_all!(
         pool,
-        r#"SELECT now.snapshot::text AS "snapshot!", pg_snapshot_xmin(now.snapshot)::text::bigint AS "xmin!",
+        r#"/* read_stops */ SELECT now.snapshot::text AS "snapshot!", pg_snapshot_xmin(now.snapshot)::text::bigint AS "xmin!",
              s.seq AS "seq?", s.kind AS "kind?", s.target AS "target?", s.life
            FROM (SELECT pg_current_snapshot() AS snapshot) now
            LEFT JOIN stops s ON s.xid >= pg_snapshot_xmin($1::text::pg_snapshot)

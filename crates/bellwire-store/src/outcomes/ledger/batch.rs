@@ -92,7 +92,7 @@ async fn write(
     let fenced = fetch_one!(
         &mut *tx,
         scalar,
-        r#"
+        r#"/* settle_batch */
         WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
         counted AS (
             UPDATE message_counts AS c

@@ -85,7 +85,7 @@ async fn settle_different_rows(
 macro_rules! settled {
     ($given:ident, $now:ident, $counted_last:ident, $told:ident, $logged:literal $($log:tt)*) => {
         query!(
-            r#"
+            r#"/* settle_rows */
         WITH given AS (
             SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[], $5::smallint[], $6::integer[],
                                  $7::timestamptz[], $8::boolean[], $9::bytea[], $10::timestamptz[], $11::boolean[],

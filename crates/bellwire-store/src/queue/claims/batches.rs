@@ -117,7 +117,7 @@ pub async fn take_batch(
         // One statement instead of two: what it costs to start one counts for each batch.
         execute!(
             &mut *tx,
-            r#"
+            r#"/* insert_batch */
             WITH moved AS (UPDATE cursors SET after = $8, due_at = $9 WHERE message = $2 AND lane = $3),
             batch AS (
                 INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)

@@ -56,7 +56,7 @@ async fn hold(
 ) -> Result<Vec<(usize, MessageId)>, sqlx::Error> {
     let rows = fetch_all!(
         conn,
-        "INSERT INTO message_keys AS k (app, key, message)
+        "/* claim_message_keys */ INSERT INTO message_keys AS k (app, key, message)
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[])
          ON CONFLICT (app, key) DO UPDATE SET message = k.message
          RETURNING app, key, message",
