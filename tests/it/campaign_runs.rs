@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::support::TestApp;
 use crate::support::app::DAY;
 use crate::support::campaigns::{HOUR, advance, create, order, plan, show, started};
+use crate::support::json::assert_members;
 
 /// Reports displays and clicks of so many deliveries of a run, past the API.
 async fn click(app: &TestApp, run: i32, n: i64) {
@@ -60,7 +61,7 @@ async fn run_figures_are_compared_with_the_previous() {
     }
     assert_eq!(first["before"], Value::Null);
     let before = &second["before"];
-    assert_eq!((&before["run"], &before["targeted"], &before["accepted"]), (&json!(1), &json!(20), &json!(20)));
+    assert_members(before, json!({"run": 1, "targeted": 20, "accepted": 20}));
     let near = |value: &Value, to: f64| (value.as_f64().unwrap() - to).abs() < 1e-3;
     assert!(near(&before["click_rate"], 0.4) && before["higher"].as_f64().unwrap() > 0.99, "{before}");
     assert_eq!(&app.get("/v1/apps/shop/campaigns/daily/runs/2").await, second);

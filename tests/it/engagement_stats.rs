@@ -8,6 +8,7 @@ use bellwire_core::id::{MessageId, SubscriptionId};
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, Reply, Subscriber, scalar, until_waiting};
+use crate::support::json::assert_members;
 use crate::support::receipts::receipt_token;
 use crate::support::{TestApp, seed};
 
@@ -131,8 +132,7 @@ async fn sunset_rule_skips_and_counts_the_unclicked() {
         got(&app, &message, clicks).await && got(&app, &message, silent).await && got(&app, &message, &newcomer).await
     );
     let shown = app.message(&message).await;
-    let counts = &shown["counts"];
-    assert_eq!((&counts["targeted"], &counts["accepted"], &counts["sunset"]), (&json!(3), &json!(3), &json!(1)));
+    assert_members(&shown["counts"], json!({"targeted": 3, "accepted": 3, "sunset": 1}));
     assert_eq!(shown["sunset"], json!({"unclicked": 3, "unclicked_for": "2d", "welcome": "30d"}));
     let told = why_not(&app, &message, ignores).await;
     assert_eq!(

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::TestApp;
 use crate::support::api::{ORIGIN, TestApi, content, fcm};
+use crate::support::json::assert_members;
 use crate::support::receipts::{receipt_config, receipt_token, report_receipt};
 use crate::support::simulator_rules::{held, until_report};
 
@@ -291,8 +292,7 @@ async fn receipt_ends_a_waiting_delivery_as_accepted() {
     let receipt = json!({"receipt": receipt_token(&api.vault, &message, &to[0]), "kind": "clicked"});
     assert_eq!(report_receipt(&api, receipt).await.status, 204);
     let counts = api.counts(&message).await;
-    let n = |name: &str| counts[name].as_i64().unwrap();
-    assert_eq!((n("accepted"), n("acknowledged"), n("retrying"), n("clicked")), (1, 1, 1, 1));
+    assert_members(&counts, json!({"accepted": 1, "acknowledged": 1, "retrying": 1, "clicked": 1}));
     let delivery = api.get(&format!("/messages/{message}/deliveries/{}", to[0])).await.ok(200);
     assert_eq!((&delivery["state"], &delivery["confirmation"]), (&json!("accepted"), &json!("acknowledged")));
     let attempt = &delivery["attempts"][0];
@@ -314,8 +314,7 @@ async fn early_receipt_is_not_counted_twice() {
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
     assert_eq!(app.metrics.settle_fenced.get(), 1, "the worker's row was gone");
-    let counts = app.counts(&message).await;
-    let n = |name: &str| counts.get(name).copied().unwrap_or(0);
-    assert_eq!((n("targeted"), n("accepted"), n("acknowledged"), n("displayed")), (1, 1, 1, 1));
+    let counts = &app.message(&message).await["counts"];
+    assert_members(counts, json!({"targeted": 1, "accepted": 1, "acknowledged": 1, "displayed": 1}));
     app.finish().await;
 }

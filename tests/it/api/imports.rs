@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::api::{TestApi, fcm, push_subscription, same_browser};
 use crate::support::imports::{import_counts, list_subscriptions, send_import, send_import_as};
+use crate::support::json::assert_members;
 
 async fn ndjson(api: &TestApi, path: &str, lines: &[Value]) -> Value {
     let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -330,8 +331,8 @@ async fn import_gets_past_lines_that_postgres_rejects() {
     for (i, more) in lines.iter().enumerate() {
         let file = [line(&format!("bad-{i}"), more.clone()), line(&format!("good-{i}"), json!({}))];
         let import = ndjson(&api, "", &file).await;
-        let [lines, added, known, left_out, refused] = import_counts(&import);
-        assert_eq!((lines, known, left_out), (2, 0, 0), "{more}: {import}");
+        let [_, added, _, _, refused] = import_counts(&import);
+        assert_members(&import, json!({"lines": 2, "known": 0, "left_out": 0}));
         assert_eq!(added, if refused == 0 { 2 } else { 1 }, "{more}: {import}");
         let fault = &import[if refused == 0 { "warnings" } else { "faults" }][0];
         let plain = |name: &str| !fault[name].as_str().unwrap().contains(char::is_control);

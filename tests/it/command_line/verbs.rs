@@ -8,6 +8,7 @@ use serde_json::json;
 use super::shell::Shell;
 use super::{bellwire, error_text, json, line, run};
 use crate::support::database::shared_postgres;
+use crate::support::json::assert_members;
 use crate::support::{TempDir, TestDatabase};
 
 #[tokio::test]
@@ -342,7 +343,7 @@ async fn json_message_dry_run_sends_nothing() {
     let shell = Shell::with_app().await;
     let send = ["send", "--app", "shop"];
     let dry = shell.json(&[&send[..], &["--user", "42", "--title", "Hi", "--ttl", "2h", "--dry-run"]].concat()).await;
-    assert_eq!((&dry["dry_run"], &dry["audience_estimate"], &dry["unreachable"]), (&json!(true), &json!(0), &json!(1)));
+    assert_members(&dry, json!({"dry_run": true, "audience_estimate": 0, "unreachable": 1}));
     assert_eq!(shell.json(&["message", "list", "--app", "shop"]).await["data"], json!([]));
 
     let whole = json!({"to": {"all": true}, "content": {"title": "T"}, "collapse_key": "k"}).to_string();

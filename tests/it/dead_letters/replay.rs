@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{LETTERS, bury, letter_of, letters_of, list, open_letters, post, refusing, to};
 use crate::support::app::{Subscriber, scalar};
+use crate::support::json::assert_members;
 use crate::support::seed::seed;
 use crate::support::{TestApp, counts};
 
@@ -27,11 +28,8 @@ async fn replay_is_a_new_message_with_same_ids() {
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", subscribers[2].id), Value::Null).await.ok(204);
 
     let counted = post(&app, "/replay", json!({"filter": {}, "dry_run": true})).await.ok(200);
-    assert_eq!(
-        (&counted["dry_run"], &counted["matched"], &counted["unreachable"]),
-        (&json!(true), &json!(3), &json!(1))
-    );
-    assert_eq!((&counted["handled"], &counted["remaining"], &counted["id"]), (&json!(0), &json!(2), &Value::Null));
+    assert_members(&counted, json!({"dry_run": true, "matched": 3, "unreachable": 1}));
+    assert_members(&counted, json!({"handled": 0, "remaining": 2, "id": null}));
     assert_eq!(
         (&counted["by_reason"][0]["key"], &counted["by_reason"][0]["count"]),
         (&json!("bad_request"), &json!(3))
@@ -41,7 +39,7 @@ async fn replay_is_a_new_message_with_same_ids() {
 
     // It dies once more: a replay of the replay has the same root.
     let done = post(&app, "/replay", json!({"filter": {"reason": "bad_request"}})).await.ok(200);
-    assert_eq!((&done["handled"], &done["unreachable"], &done["remaining"]), (&json!(2), &json!(1), &json!(0)));
+    assert_members(&done, json!({"handled": 2, "unreachable": 1, "remaining": 0}));
     let replay = done["messages"][0].as_str().unwrap().to_owned();
     app.run_until_idle().await;
     assert_eq!(app.counts(&replay).await, counts(&[("targeted", 2), ("dead", 2)]));
@@ -70,7 +68,7 @@ async fn replay_is_a_new_message_with_same_ids() {
     }
     assert_eq!(letter_of(&app, &subscribers[2]).await["state"], "open", "it cannot be reached, and stays");
     let nothing = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
-    assert_eq!((&nothing["matched"], &nothing["handled"], &nothing["unreachable"]), (&json!(1), &json!(0), &json!(1)));
+    assert_members(&nothing, json!({"matched": 1, "handled": 0, "unreachable": 1}));
     let alone = format!("{LETTERS}/{}/replay", letter_of(&app, &subscribers[2]).await["id"].as_str().unwrap());
     let reply = app.call(Method::POST, &alone, Value::Null).await;
     assert_eq!((reply.status, &reply.json["code"]), (409, &json!("unreachable")));
@@ -296,7 +294,7 @@ async fn replay_skips_a_browser_changing_users() {
     sqlx::query(left).bind(id.0).bind(app.clock.now()).execute(&mut *changing).await.unwrap();
     changing.commit().await.unwrap();
     let next = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
-    assert_eq!((&next["handled"], &next["user_left"], &next["remaining"]), (&json!(0), &json!(1), &json!(0)));
+    assert_members(&next, json!({"handled": 0, "user_left": 1, "remaining": 0}));
     app.run_until_idle().await;
     app.finish().await;
 }

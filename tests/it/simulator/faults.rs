@@ -32,7 +32,10 @@ async fn stream_reset_keeps_the_connection() {
     assert!(error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM), "{error}");
     assert_eq!(soon(http2.post(push(&simulator, 1, "d"))).await.unwrap().status, 201);
     let report = simulator.report();
-    assert_eq!((report.accepted, report.unanswered, report.repeats, report.duplicates), (1, 1, 1, 0));
+    assert_eq!(report.accepted, 1);
+    assert_eq!(report.unanswered, 1);
+    assert_eq!(report.repeats, 1);
+    assert_eq!(report.duplicates, 0);
 }
 
 #[tokio::test]

@@ -35,7 +35,9 @@ async fn each_gateway_accepts_a_valid_push() {
         assert!(answer.headers.contains_key(header) && answer.header(header).starts_with(value), "{gateway:?}");
 
         let received = simulator.received(&minted.endpoint).unwrap();
-        assert_eq!((received.len(), received[0].accepted, received[0].index), (1, 1, 7));
+        assert_eq!(received.len(), 1);
+        assert_eq!(received[0].accepted, 1);
+        assert_eq!(received[0].index, 7);
         let plaintext = received[0].plaintext.as_ref().unwrap();
         assert!(plaintext.ends_with(br#""payload":"hello"}"#), "{plaintext:?}");
         let attempt = &received[0].attempts[0];
@@ -43,7 +45,10 @@ async fn each_gateway_accepts_a_valid_push() {
         assert_eq!(facts, (Some(201), Some(60), Some("normal"), None));
     }
     let report = simulator.report();
-    assert_eq!((report.requests, report.accepted, report.verified, report.duplicates), (5, 5, 5, 0));
+    assert_eq!(report.requests, 5);
+    assert_eq!(report.accepted, 5);
+    assert_eq!(report.verified, 5);
+    assert_eq!(report.duplicates, 0);
     assert!(report.faults.is_empty() && report.first_ms.is_some(), "{:?}", report.faults);
     simulator.reset();
     assert_eq!(simulator.report().requests, 0);
@@ -152,7 +157,9 @@ async fn second_acceptance_is_a_duplicate_retry_not() {
         assert_eq!(answer.header("retry-after"), if expected == 503 { "3" } else { "" });
     }
     let report = simulator.report();
-    assert_eq!((report.repeats, report.duplicates, report.rules[0].hits), (2, 0, 2));
+    assert_eq!(report.repeats, 2);
+    assert_eq!(report.duplicates, 0);
+    assert_eq!(report.rules[0].hits, 2);
     soon(http2.post(push(&minted, &vapid, "d1"))).await.unwrap();
     let delivery = simulator.delivery("d1").unwrap();
     let statuses: Vec<_> = delivery.attempts.iter().filter_map(|attempt| attempt.status).collect();
@@ -186,7 +193,9 @@ async fn sampled_pushes_are_decrypted_all_are_checked() {
     }
     let report = simulator.report();
     assert!((1..40).contains(&sampled));
-    assert_eq!((report.accepted, report.verified, report.deliveries), (40, sampled, sampled));
+    assert_eq!(report.accepted, 40);
+    assert_eq!(report.verified, sampled);
+    assert_eq!(report.deliveries, sampled);
     let unsampled = (0..).find(|index| !simulator.sampled("fcm", *index).unwrap()).unwrap();
     let minted = simulator.mint("fcm", unsampled, Some(&vapid.public)).unwrap();
     assert_eq!(soon(http2.post(push(&minted, &Vapid::new(2), "x"))).await.unwrap().status, 403);

@@ -20,6 +20,7 @@ pub mod http;
 pub mod https;
 pub mod identity;
 pub mod imports;
+pub mod json;
 pub mod lanes;
 pub mod metrics;
 pub mod openapi;
