@@ -7,6 +7,7 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use crate::support::app::{PATIENCE, Reply, Subscriber, scalar};
+use crate::support::campaigns::{create, order, plan, run_scheduler};
 use crate::support::engine::expire_leases;
 use crate::support::{START, TestApp, seed};
 
@@ -249,20 +250,16 @@ async fn reports_of_browsers_are_counted() {
 async fn withdrawn_campaign_is_cancelled_and_removed() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..3).await;
-    let plan =
-        json!({"slug": "spring", "name": "Spring", "message": {"to": {"all": true}, "content": {"title": "Hello"}}});
-    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
-    let order =
-        async |what: &str| app.call(Method::POST, &format!("/v1/apps/shop/campaigns/spring/{what}"), Value::Null).await;
-    assert_eq!(order("withdraw").await.ok(409)["code"], "campaign_state", "it is a draft");
-    order("start").await.ok(200);
-    campaigns::go(&app).await;
-    order("withdraw").await.ok(200);
+    create(&app, plan("spring", json!({}))).await;
+    assert_eq!(order(&app, "spring", "withdraw").await.ok(409)["code"], "campaign_state", "it is a draft");
+    order(&app, "spring", "start").await.ok(200);
+    run_scheduler(&app).await;
+    order(&app, "spring", "withdraw").await.ok(200);
     app.sweep().await;
     app.run_until_idle().await;
     assert!(subscribers.iter().all(|subscriber| pushes(&app, subscriber).len() == 2));
     assert!(subscribers.iter().all(|subscriber| shows_nothing(&pushes(&app, subscriber))));
-    let shown = order("withdraw").await.ok(200);
+    let shown = order(&app, "spring", "withdraw").await.ok(200);
     assert_eq!(shown["progress"]["withdrawal"]["unknown"], 3, "a repeat changes nothing: {shown}");
     app.finish().await;
 }
