@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use utoipa::ToSchema;
 
 use super::super::http::problem::Problem;
-use crate::api::messages::withdraw::WithdrawalCounts;
+use crate::api::messages::counts::WithdrawalCounts;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::CampaignId;

@@ -1,9 +1,10 @@
 //! Delivery counts of a message, and counts of its receipts.
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::messages::withdraw::WithdrawalCounts;
+use bellwire_core::id::MessageId;
 use bellwire_store::queue::messages::DeliveryCounts;
 use bellwire_store::queue::withdrawals::Withdrawal;
 
@@ -84,5 +85,32 @@ impl MessageCounts {
     /// Adds the results of the withdrawal, if there is one.
     pub(super) fn with_withdrawal(self, withdrawal: Option<Withdrawal>) -> Self {
         Self { withdrawal: withdrawal.map(WithdrawalCounts::from), ..self }
+    }
+}
+
+/// Results of a withdrawal, as far as browsers reported them. They are parts of `accepted`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WithdrawalCounts {
+    /// Time of the request.
+    at: DateTime<Utc>,
+    /// Message that removes this one from browsers. Null: no browser can have it, or some deliveries have not ended.
+    removal: Option<MessageId>,
+    /// Time at which every delivery of the withdrawn message had ended. Null: some have not.
+    ended_at: Option<DateTime<Utc>>,
+    /// Browsers that closed the notification.
+    removed: i64,
+    /// Browsers that had not displayed it, and will not: replaced at the push service, or overtaken.
+    prevented: i64,
+    /// Browsers in which it had been clicked or closed before.
+    missed: i64,
+    /// Pushes of the removal that were accepted, without a report so far.
+    unknown: i64,
+}
+
+impl From<Withdrawal> for WithdrawalCounts {
+    fn from(it: Withdrawal) -> Self {
+        let Withdrawal { at, removal, ended_at, accepted, removed, prevented, missed } = it;
+        let unknown = (accepted - removed - prevented - missed).max(0);
+        Self { at, removal, ended_at, removed, prevented, missed, unknown }
     }
 }

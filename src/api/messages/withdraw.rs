@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -26,7 +25,7 @@ use bellwire_store::ChunkProgress;
 use bellwire_store::keys::apps;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::clears::{self, Cleared, UserRemoval};
-use bellwire_store::queue::withdrawals::{self, Withdrawal, Withdrawn};
+use bellwire_store::queue::withdrawals::{self, Withdrawn};
 
 /// Interval at which a withdrawal checks whether the last push of its message has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -206,33 +205,6 @@ pub(crate) async fn withdraw_from_user(
     };
     (state.engine.tell)(Work::Due);
     Ok(axum::Json(UserWithdrawn { removal }))
-}
-
-/// Results of a withdrawal, as far as browsers reported them. They are parts of `accepted`.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WithdrawalCounts {
-    /// Time of the request.
-    at: DateTime<Utc>,
-    /// Message that removes this one from browsers. Null: no browser can have it, or some deliveries have not ended.
-    removal: Option<MessageId>,
-    /// Time at which every delivery of the withdrawn message had ended. Null: some have not.
-    ended_at: Option<DateTime<Utc>>,
-    /// Browsers that closed the notification.
-    removed: i64,
-    /// Browsers that had not displayed it, and will not: replaced at the push service, or overtaken.
-    prevented: i64,
-    /// Browsers in which it had been clicked or closed before.
-    missed: i64,
-    /// Pushes of the removal that were accepted, without a report so far.
-    unknown: i64,
-}
-
-impl From<Withdrawal> for WithdrawalCounts {
-    fn from(it: Withdrawal) -> Self {
-        let Withdrawal { at, removal, ended_at, accepted, removed, prevented, missed } = it;
-        let unknown = (accepted - removed - prevented - missed).max(0);
-        Self { at, removal, ended_at, removed, prevented, missed, unknown }
-    }
 }
 
 /// Text that replaces withdrawn messages in browsers that cannot close notifications, such as Safari.

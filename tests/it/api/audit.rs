@@ -145,6 +145,14 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (delete.clone(), shop(&webhook), Value::Null, &[AuditAction::WebhookRemoved]),
         (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[AuditAction::MessageCancelled]),
         (post.clone(), shop("/messages/by-key/reminder/withdraw"), Value::Null, &[AuditAction::MessageWithdrawn]),
+        (
+            post.clone(),
+            shop("/users/otto@example.com/withdraw"),
+            json!({"tag": "chat-7"}),
+            &[AuditAction::MessageWithdrawn],
+        ),
+        (put.clone(), shop("/withdrawal-notice"), json!({"title": "Shop"}), &[AuditAction::AppChanged]),
+        (delete.clone(), shop("/withdrawal-notice"), Value::Null, &[AuditAction::AppChanged]),
         (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[AuditAction::TemplateSet]),
         (delete.clone(), shop("/templates/hi"), Value::Null, &[AuditAction::TemplateRemoved]),
         (
@@ -236,10 +244,11 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         ("probe", &[AuditAction::LaneProbed]),
     ];
     deeds.extend(orders.map(|(order, action)| (post.clone(), format!("/v1/gateways/1/{order}"), Value::Null, action)));
-    let turns: [(&str, &'static [AuditAction]); 3] = [
+    let turns: [(&str, &'static [AuditAction]); 4] = [
         ("pause", &[AuditAction::MessagePaused]),
         ("resume", &[AuditAction::MessageResumed]),
         ("cancel", &[AuditAction::MessageCancelled]),
+        ("withdraw", &[AuditAction::MessageWithdrawn]),
     ];
     let steered = |turn: &str| shop(&format!("/messages/{message}/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), steered(turn), Value::Null, action)));
@@ -254,6 +263,14 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     ];
     let of_campaign = |turn: &str| shop(&format!("/campaigns/spring/{turn}"));
     deeds.extend(turns.map(|(turn, action)| (post.clone(), of_campaign(turn), Value::Null, action)));
+    let autumn = json!({"slug": "autumn", "message": {"to": {"all": true}, "content": content()}});
+    deeds.push((post.clone(), shop("/campaigns"), autumn, &[AuditAction::CampaignCreated]));
+    for (turn, action) in [
+        ("start", &[AuditAction::CampaignStarted] as &'static [AuditAction]),
+        ("withdraw", &[AuditAction::CampaignWithdrawn]),
+    ] {
+        deeds.push((post.clone(), shop(&format!("/campaigns/autumn/{turn}")), Value::Null, action));
+    }
     deeds.push((
         post.clone(),
         shop("/campaigns/spring/clone"),

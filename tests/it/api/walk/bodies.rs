@@ -50,6 +50,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
             json!({"checks": [{"name": "clock", "ok": false, "found": "an hour off", "advice": "Set it."}]})
         }
         "POST /v1/apps/{app}/users/{user}/withdraw" => json!({"tag": "chat-7"}),
+        "PUT /v1/apps/{app}/withdrawal-notice" => json!({"title": "Shop"}),
         "PUT /v1/log-level" => json!({"filter": "debug"}),
         "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
         "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
