@@ -12,7 +12,7 @@ export interface Options {
    * Id of the user who is logged in. `null`: no user, and the subscription of an earlier user ends as by `logout()`.
    * Left out: the user is unknown, and nothing changes.
    */
-  userId?: string | null;
+  userId?: string | number | null;
   /** Proof of `userId`, signed by your backend. */
   userToken?: string;
   /** A language tag; by default the browser's. */
@@ -114,8 +114,8 @@ export interface Diagnosis {
 }
 
 export interface DiagnoseOptions {
-  /** Shows the report inside this element, in place of what it contains. */
-  into?: Element | null;
+  /** Element or its CSS selector. The report replaces the content of the element. */
+  into?: Element | string | null;
 }
 
 /** Methods never reject: expected failures are values. */
@@ -134,7 +134,7 @@ export interface Client {
    * subscription, topics and tags are kept. From another user's subscription nothing is kept, queued messages included, and
    * displayed notifications are removed.
    */
-  login(userId: string, userToken: string): Promise<Result>;
+  login(userId: string | number, userToken: string): Promise<Result>;
   /**
    * Logs the user out. Displayed notifications are removed first. The subscription itself ends, not only its link to the
    * user: from this moment, even offline, no message to the user appears here. With `stayAnonymous`, a new subscription

@@ -18,11 +18,6 @@ const DAY_MS = 86_400_000;
 /** Timeout for a response of the worker, which may have to start first. */
 const WORKER_ANSWERS_MS = 5_000;
 
-function unexpected(error: unknown): Failure {
-  console.error(error);
-  return { reason: "unexpected", message: String(error), retrying: false };
-}
-
 const foreign = (owner: string) => `this scope belongs to app ${owner}: set serviceWorker.scope`;
 
 /** Starts the client of one app. Shows no question: only `subscribe()`, called in a click, does. */
@@ -34,7 +29,8 @@ export function init(options: Options): Client {
   if (fault) console.error(`Bellwire: ${fault}`);
   const blocked = fault ? "invalid-options" : obstacle();
   const { app, checkEvery = 300 } = options;
-  let { userId, userToken } = options;
+  let userId: string | null | undefined;
+  let userToken: string | undefined;
   const listeners: { [E in keyof Events]?: Set<(detail: Events[E]) => void> } = {};
   const place = blocked ? undefined : workerPlace(options, server);
   const channel = blocked ? undefined : newsChannel();
@@ -44,6 +40,12 @@ export function init(options: Options): Client {
   let callOff = () => {};
   /** Id or slug of another app that is subscribed in this scope. */
   let owner: string | undefined;
+  /** Ids may be numbers, but the server and the record have them as text. */
+  function setUser(id?: string | number | null, token?: string): void {
+    userId = id == null ? id : `${id}`;
+    userToken = token;
+  }
+  setUser(options.userId, options.userToken);
   function emit<E extends keyof Events>(event: E, detail: Events[E]): void {
     listeners[event]?.forEach((listener) => {
       try {
@@ -87,7 +89,7 @@ export function init(options: Options): Client {
   async function answer(failure?: Failure, refused?: Refused[]): Promise<Result> {
     const now = await announce();
     // Without it, developers would not learn why a topic stays empty.
-    refused?.forEach(({ detail }) => console.warn(detail));
+    refused?.forEach(({ pointer, detail }) => console.warn(pointer, detail));
     return failure ? { ok: false, status: now, ...failure } : { ok: true, status: now, refused };
   }
 
@@ -138,7 +140,11 @@ export function init(options: Options): Client {
       });
     } catch (error) {
       if (error instanceof StorageError) return fail("private-mode");
-      failure = (error as Partial<Failure>).reason ? (error as Failure) : unexpected(error);
+      failure = error as Failure;
+      if (!failure.reason) {
+        console.error(error);
+        failure = { reason: "unexpected", message: String(error), retrying: false };
+      }
     }
     if (cutOff) await clear();
     if (changed) channel!.postMessage({ scope: await place.scope, type: "change" } satisfies News);
@@ -207,15 +213,14 @@ export function init(options: Options): Client {
     if (other && other !== userId) await clear();
   }
 
-  async function login(user: string, token: string): Promise<Result> {
-    userId = user;
-    userToken = token;
+  async function login(user: string | number, token: string): Promise<Result> {
+    setUser(user, token);
     await clearOfOthers();
     return settle();
   }
 
   async function logout({ stayAnonymous = false } = {}): Promise<Result> {
-    userId = userToken = undefined;
+    setUser();
     const cleared = clear();
     const result = await settle((saved) => {
       const { wanted } = saved;

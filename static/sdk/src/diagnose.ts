@@ -1,5 +1,5 @@
-import type { Check, Client, Diagnosis, DiagnoseOptions, Failure } from "./api.js";
-import { MESSAGES, obstacle } from "./page/environment";
+import type { Check, Client, Diagnosis, DiagnoseOptions, Failure, Obstacle } from "./api.js";
+import { obstacle } from "./page/environment";
 import { workerPlace } from "./page/worker";
 import { clock } from "./shared/clock";
 import { FLUSH } from "./shared/news";
@@ -15,6 +15,19 @@ const WORKER_ANSWERS_MS = 5_000;
 const CLOCK_OFF_MAX_MS = 300_000;
 /** Maximum characters of a text in a report. The server accepts 1,000. */
 const TEXT_MAX = 500;
+
+/** Options of `init`, and the server's address. A misspelt option is ignored. */
+const OPTIONS = ["app", "server", "userId", "userToken", "locale", "serviceWorker", "checkEvery"];
+
+/** Remedies in full. The page's script has short ones. */
+const REMEDIES: Record<Obstacle, string> = {
+  "invalid-options": "Correct init's options. The console names the option.",
+  "no-window": "Call diagnose() in a browser.",
+  insecure: "Serve the page over HTTPS, or open it on localhost.",
+  unsupported: "Use a current Chrome, Edge, Firefox or Safari. Browsers inside other apps have no web push.",
+  "private-mode": "Use a normal window, and allow this site to store data in the browser's settings.",
+  "not-installed": "Add the site to the Home Screen (iOS 16.4 or later), and open it from there.",
+};
 
 /** Members of the response of `…/diagnoses` that are used here. */
 interface ServerSide {
@@ -66,8 +79,22 @@ export async function diagnose(client: Client, { into }: DiagnoseOptions = {}): 
     );
   }
   const diagnosis = { code, checks: report.checks };
-  if (into) render(diagnosis, into);
+  const element = find(into);
+  if (element) render(diagnosis, element);
   return diagnosis;
+}
+
+/** Returns the element for the report. Logs a selector that matches no element, because the report is complete without it. */
+function find(into: DiagnoseOptions["into"]): Element | null | undefined {
+  if (typeof into !== "string") return into;
+  try {
+    const element = document.querySelector(into);
+    if (element) return element;
+  } catch {
+    // No valid selector.
+  }
+  console.warn(`Bellwire: diagnose() found no element for the selector "${into}".`);
+  return null;
 }
 
 async function examine({ options, status }: Client, report: Report): Promise<string | null> {
@@ -75,16 +102,12 @@ async function examine({ options, status }: Client, report: Report): Promise<str
   const missing = obstacle();
   const agent = typeof navigator === "undefined" ? "no browser" : navigator.userAgent;
   if (state === "invalid-options") {
-    report.add("support", `${agent}: ${state}`, "Correct init's options. The console names the option.");
+    report.add("support", `${agent}: ${state}`, REMEDIES[state]);
     return null;
   }
-  if (
-    !report.add(
-      "support",
-      `${agent}: ${missing ?? "web push"}`,
-      missing && missing in MESSAGES && MESSAGES[missing as keyof typeof MESSAGES],
-    )
-  ) {
+  const unknown = Object.keys(options).filter((name) => !OPTIONS.includes(name));
+  const ignored = unknown.length ? `; init ignores ${unknown.join(", ")}` : "";
+  if (!report.add("support", `${agent}: ${missing ?? "web push"}${ignored}`, missing && REMEDIES[missing])) {
     if (missing === "not-installed") await manifest(report);
     return null;
   }
@@ -132,7 +155,8 @@ function permission(report: Report): void {
   const advice = {
     granted: null,
     default: "Call subscribe() in a click handler: the browser has not asked the person yet.",
-    denied: "Allow notifications for this site in the browser's settings.",
+    denied:
+      "Allow notifications for this site in the browser's site settings, beside the address, then reload the page.",
   };
   report.add("permission", permission, advice[permission]);
 }

@@ -8,7 +8,7 @@ export interface PushCalls {
   setTopics(topics: string[]): Promise<Result>;
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
-  login(userId: string, userToken: string): Promise<Result>;
+  login(userId: string | number, userToken: string): Promise<Result>;
   logout(options?: { stayAnonymous?: boolean }): Promise<Result>;
 }
 

@@ -328,7 +328,9 @@ async fn obstacles_are_reported_in_chromium() {
     chromium.evaluate(warned).await;
     let refused = chromium.evaluate("bellwire.subscribe()").await;
     assert_eq!((&refused["reason"], &refused["code"]), (&json!("refused"), &json!("not_found")), "{refused}");
-    assert_eq!(chromium.evaluate("window.warned").await, "Bellwire: There is no app `shpo` on this server.");
+    let warning = chromium.evaluate("window.warned").await;
+    let named = "/v1/apps/shpo/config: There is no app `shpo` on this server.";
+    assert!(warning.as_str().unwrap().ends_with(named), "{warning}");
     shop.put_page("{}");
     let nobody = json!({"origins": ["https://shop.example"]});
     shop.server.app.operate(Method::PATCH, "/v1/apps/shop", nobody).await.ok(200);

@@ -23,12 +23,12 @@ export function obstacle(): Obstacle | undefined {
 /** Text of an error, for developers. */
 export const MESSAGES = {
   "no-window": "Call this in a browser.",
-  insecure: "Needs HTTPS or localhost.",
+  insecure: "Web push needs HTTPS or localhost.",
   unsupported: "No web push in this browser.",
   "private-mode": "A private window, or storage is blocked.",
   "not-installed": "Add the site to the Home Screen (iOS 16.4).",
-  denied: "Blocked in the site's settings.",
+  denied: "Blocked: allow it in the site's settings.",
   dismissed: "Closed without an answer.",
   "no-gesture": "Call subscribe() in a click handler, before any await.",
-  "not-subscribed": "Not subscribed: give it to subscribe().",
+  "not-subscribed": "Not subscribed: pass these values to subscribe().",
 };

@@ -30,7 +30,7 @@ export function optionsFault(
     typeof app !== "string" || !app
       ? ["app", app, "the id or slug of your app"]
       : !address
-        ? ["server", server, "the origin of your Bellwire server, also in a bundle"]
+        ? ["server", server, "the origin of your Bellwire server"]
         : !isOurs(url) || !isOurs(scope)
           ? ["serviceWorker", { url, scope }, "paths on this site"]
           : [];

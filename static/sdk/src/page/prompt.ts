@@ -7,13 +7,11 @@ border:1px solid #8884;border-radius:.75rem;font:inherit;line-height:1.5;backgro
 :where(.bellwire-prompt) button{min-height:2.75rem;max-width:100%;padding:0 1rem;border:1px solid #8886;border-radius:.5rem;font:inherit;background:none;color:inherit;cursor:pointer}
 :where(.bellwire-prompt) button:last-child{background:CanvasText;color:Canvas}`;
 
-let styled = false;
 let count = 0;
 
-/** Constructed style sheets pass every `style-src`. Without them the prompt has no style, only its class. */
+/** Adds the style at the first question. Constructed style sheets pass every `style-src`. Without them the prompt has no style, only its class. */
 function style(): void {
-  if (styled || !("adoptedStyleSheets" in document)) return;
-  styled = true;
+  if (count || !("adoptedStyleSheets" in document)) return;
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(STYLE);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
@@ -37,7 +35,7 @@ export type Answer<T> = { accepted: T } | "later" | "removed";
 /** Shows the question. Calls `accept` inside the click. */
 export function ask<T>(options: PromptOptions, accept: () => T): Promise<Answer<T>> {
   style();
-  const box = options.into ? element("section") : element("dialog");
+  const box = element(options.into ? "section" : "dialog");
   const title = element("h2", options.title, "Get notifications?");
   const body = element("p", options.body, "We tell you when something new is here. You can stop at any time.");
   const later = element("button", options.later, "Not now");

@@ -49,10 +49,7 @@ export async function reconcile(
     await save(saved);
     if (saved.wanted) await takeOver(saved);
     // Each runs even if the other fails.
-    const stuck = dropStale(saved, registration).then(
-      () => undefined,
-      (trouble: unknown) => trouble,
-    );
+    const stuck = dropStale(saved, registration).catch((trouble: unknown) => trouble);
     const untold = await tellEnds(saved);
     if (await stuck) throw await stuck;
     if (saved.wanted && registration && allowed() && !(await otherOwner(saved.scope, saved.app)))
@@ -167,7 +164,7 @@ async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish
     config = await ask();
   }
   if (config.status !== 200 && (config.body?.code || transient(config.status))) throw refusal(config);
-  check(saved, config, ["application_server_key", "vapid_key_id"]);
+  check(config, ["application_server_key", "vapid_key_id"]);
   const view = await lookUp(saved);
   if (view?.state === "unsubscribed" && !wish.explicit) {
     // Ended elsewhere, on a page of preferences for example. The person decided that, too.
@@ -183,7 +180,7 @@ async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish
   const tell = () => register(saved, registration, subscription!, pair, view, wish);
   const ofOtherSender = subscription && !saved.key && keyOf(subscription, saved) !== key;
   if (ofOtherSender) {
-    console.warn("Bellwire: replaces another sender's subscription: import the VAPID key to keep it.");
+    console.warn("Bellwire: replaces another sender's subscription; import its VAPID key to keep it.");
   }
   if (subscription && (keyOf(subscription, saved) !== key || (known() && view?.state === "gone"))) {
     await leave(subscription);
@@ -227,7 +224,7 @@ async function lookUp(saved: Saved): Promise<View | undefined> {
   if (!saved.token) return;
   const answer = await call("GET", `${base(saved)}/subscriptions/${saved.id}`, undefined, saved.token);
   if (answer.status === 200) {
-    check(saved, answer, ["id", "state"]);
+    check(answer, ["id", "state"]);
     adopt(saved, answer.body);
     return answer.body;
   }
@@ -291,7 +288,7 @@ async function register(
   );
   if (answer.status === 401 || mayNotReplace) answer = await post();
   if (answer.status !== 200 && answer.status !== 201) throw refusal(answer);
-  check(saved, answer, ["id", "state"]);
+  check(answer, ["id", "state"]);
 
   saved.id = answer.body.id;
   saved.token = answer.body.token;
@@ -311,15 +308,15 @@ export function keyOf(subscription: PushSubscription, saved: Saved): string | un
 }
 
 /** Throws a failure for a response that no Bellwire server sends: `server` may be wrong, or a proxy responds instead. */
-function check({ server }: Saved, { status, body }: Answer, members: string[]): void {
+function check(answer: Answer, members: string[]): void {
+  const { status, body } = answer;
   if (status < 300 && members.every((name) => typeof body?.[name] === "string")) return;
-  const message = `HTTP ${status} from ${server}: no Bellwire server. Check init's \`server\`.`;
-  throw { reason: "refused", message, retrying: false } satisfies Failure;
+  const detail = `HTTP ${status}, no Bellwire server. Check init's \`server\`.`;
+  throw refusal({ ...answer, body: { detail } });
 }
 
-function refusal({ status, body }: Answer): Failure {
+function refusal({ status, body, url }: Answer): Failure {
   const retrying = transient(status);
-  const silence = "No answer: network, server or CSP.";
-  const message = body?.detail ?? (status ? `HTTP ${status}` : silence);
+  const message = `${url}: ${body?.detail ?? (status ? `HTTP ${status}` : "no answer; check network, server, CSP")}`;
   return { reason: retrying ? "offline" : "refused", message, code: body?.code, retrying };
 }

@@ -4,6 +4,8 @@ import { clock } from "./clock";
 export interface Answer {
   status: number;
   body: any;
+  /** Address of the request. */
+  url: string;
 }
 
 const TIMEOUT_MS = 10_000;
@@ -39,10 +41,10 @@ async function attempt(method: string, url: string, body: unknown, token?: strin
       cache: "no-store",
       signal: AbortSignal.timeout?.(TIMEOUT_MS),
     });
-    const after = parseInt(response.headers.get("Retry-After") ?? "");
-    const answer = { status: response.status, body: await response.json().catch(() => undefined) };
+    const after = parseInt(response.headers.get("Retry-After")!);
+    const answer = { status: response.status, body: await response.json().catch(() => undefined), url };
     return [answer, after >= 0 ? after * 1000 : undefined];
   } catch {
-    return [{ status: 0, body: undefined }];
+    return [{ status: 0, body: undefined, url }];
   }
 }

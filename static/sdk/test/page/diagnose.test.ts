@@ -217,6 +217,26 @@ describe("diagnose", () => {
     document.head.innerHTML = "";
   });
 
+  it.each([
+    ["finds the element of a selector", "#help", 1, 0],
+    ["reports a selector without element", "#hepl", 0, 1],
+    ["reports an invalid selector", "##", 0, 1],
+  ])("%s", async (_, into, shown, warnings) => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
+    document.body.innerHTML = '<div id="help"></div>';
+    const { checks } = await (await browser.visit()).diagnose({ into });
+    expect(checks.length).toBeGreaterThan(0);
+    expect(document.querySelectorAll("#help .bellwire-diagnosis")).toHaveLength(shown);
+    expect(warned.mock.calls.filter(([text]) => text.includes(`"${into}"`))).toHaveLength(warnings);
+    document.body.innerHTML = "";
+  });
+
+  it("names options that init ignores", async () => {
+    const client = await browser.visit({ serviceworker: {} } as never);
+    const { checks } = await client.diagnose();
+    expect(checks[0]).toMatchObject({ ok: true, found: expect.stringContaining("; init ignores serviceworker") });
+  });
+
   it("shortens texts to one line", async () => {
     const client = await subscribed();
     serve();

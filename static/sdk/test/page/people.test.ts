@@ -24,6 +24,17 @@ describe("who is logged in", () => {
     expect(browser.server.requests("POST")).toEqual([]);
   });
 
+  it("may have a number as id", async () => {
+    client = await browser.visit({ userId: 42, userToken: "signed 42" });
+    await client.subscribe({ topics: ["news"] });
+    const { endpoint } = browser.push.subscription!;
+    const kept = { ok: true, status: { userId: "42", topics: ["news"] } };
+    expect(await client.login(42, "signed 42")).toMatchObject(kept);
+    client = await browser.visit({ userId: 42, userToken: "signed 42" });
+    expect(await client.login("42", "signed 42")).toMatchObject(kept);
+    expect(browser.push.subscription!.endpoint).toBe(endpoint);
+  });
+
   it("is not believed without one", async () => {
     browser = new Browser();
     client = await browser.visit({ userId: "ann", userToken: "forged" });

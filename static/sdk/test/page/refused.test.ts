@@ -30,7 +30,7 @@ describe("what pages may not say", () => {
       "/topics/2 topic_closed",
     ]);
     expect(warnings).toHaveLength(4);
-    expect(warnings[2]).toBe("Left out: topic_unknown");
+    expect(warnings[2]).toBe("/topics/1 Left out: topic_unknown");
   });
 
   it("is not sent again", async () => {

@@ -158,7 +158,12 @@ describe("subscribe", () => {
     const client = await browser.visit();
     const errors: unknown[] = [];
     client.on("error", (error) => errors.push(error));
-    const refused = { reason: "refused", code: "invalid", message: "Refused: invalid", retrying: false };
+    const refused = {
+      reason: "refused",
+      code: "invalid",
+      message: expect.stringMatching(/^https:.*: Refused: invalid$/),
+      retrying: false,
+    };
     expect(await client.subscribe({ topics: ["bad"] })).toMatchObject({ ok: false, ...refused });
     expect(errors).toEqual([refused]);
     expect(await client.subscribe({ topics: ["good"] })).toMatchObject({ ok: true, status: { topics: ["good"] } });
@@ -204,7 +209,11 @@ describe("subscribe", () => {
     expect(await client.subscribe()).toMatchObject({ ok: true });
     expect(browser.waits).toEqual([7000]);
     browser.server.instead = () => new Response(null, { status: 503, headers: { "Retry-After": "120" } });
-    expect(await client.setTags(["a"])).toMatchObject({ ok: false, reason: "offline", message: "HTTP 503" });
+    expect(await client.setTags(["a"])).toMatchObject({
+      ok: false,
+      reason: "offline",
+      message: "https://push.example/v1/apps/shop/config: HTTP 503",
+    });
     expect(browser.waits).toEqual([7000]);
   });
 
@@ -216,7 +225,7 @@ describe("subscribe", () => {
     const client = await browser.visit();
     expect(warned).not.toHaveBeenCalled();
     expect(await client.subscribe()).toMatchObject({ ok: true });
-    expect(warned.mock.calls.flat()).toEqual([expect.stringContaining("import the VAPID key")]);
+    expect(warned.mock.calls.flat()).toEqual([expect.stringContaining("import its VAPID key")]);
     browser.server.keyNumber = 1; // a key of our own replaces ours in silence
     await browser.visitTwice();
     expect(browser.server.row("sub_2").vapid_key_id).toBe("vapid_1");
