@@ -13,6 +13,7 @@ import {
   brief,
   changeWords,
   consequence,
+  firstRun,
   going,
   intervals,
   momentOf,
@@ -25,6 +26,7 @@ import {
   STATES,
   testWords,
   verdict,
+  verdictBadge,
   winnerWords,
 } from "../src/lib/campaigns";
 
@@ -148,6 +150,15 @@ describe("how a campaign goes", () => {
     expect(words(more)).toBe(expected);
   });
 
+  it("shows the planned time while it is starting", () => {
+    const it = campaign({ state: "scheduled", runs: 0, next_at: NOW.toISOString() });
+    const said = (plan: Pick<CampaignPlan, "schedule">) => going(it, undefined, NOW, "UTC", firstRun(plan, NOW)).words;
+    expect(said({ schedule: { at: "2027-01-18T08:00:00Z" } })).toBe("Due in 3 days, 18 Jan 08:00.");
+    expect(said({ schedule: { cron: "0 9 * * MON", timezone: "UTC" } })).toBe("Due in 3 days, 18 Jan 09:00.");
+    expect(said({ schedule: { at: "2027-01-18T08:00", timezone: "recipient" } })).toBe("Starting…");
+    expect(said({})).toBe("Starting…");
+  });
+
   it("is timed by the page without server figures", () => {
     expect(words({ progress: progress({ total: counts({ accepted: 100, waiting: 600 }) }) }, 60)).toBe(
       "Sending: 100 of 700 done, 1 per second, done at about 08:10.",
@@ -208,6 +219,9 @@ describe("what may be done", () => {
     );
     expect(consequence("cancel", it)).toContain(
       "one delivery that has not been sent yet, and all future runs. 90 deliveries have ended already",
+    );
+    expect(consequence("cancel", campaign({ progress: progress({ total: counts({ accepted: 90 }) }) }))).toBe(
+      "Every delivery was sent. This would cancel all future runs. 90 deliveries have ended already and cannot be recalled.",
     );
     expect(consequence("delete", campaign({ state: "draft" }))).toContain("subscribers notice nothing");
   });
@@ -323,18 +337,28 @@ describe("results", () => {
 
   it("have a winner only without overlapping intervals", () => {
     expect(verdict(intervals([plain, loud]))?.words).toBe(
-      "No winner: the intervals of loud and plain overlap, so the difference may be chance.",
+      "The intervals of loud and plain overlap, so the difference may be chance.",
     );
     expect(verdict(intervals([plain, loud, clear]))).toEqual({
       tone: "accepted",
       words: "clear has the highest CTR: the intervals do not overlap.",
     });
     expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe(
-      "No winner: no clicks so far.",
+      "No clicks so far.",
     );
     expect(verdict(intervals([plain]))).toBeUndefined();
     expect(intervals([{ ...plain, reports: null }])).toEqual([]);
     expect(intervals([variant("rounded", 9, 0, 0, 1e-18, 0.3)])[0]?.from).toBe(0);
+  });
+
+  it("have no leader beside a winner or a running test", () => {
+    const decide_at = "2027-01-15T12:00:00Z";
+    expect([verdictBadge(false, { decide_at }), verdictBadge(true, { decide_at })]).toEqual([
+      "Test is running",
+      "Test is running",
+    ]);
+    expect(verdictBadge(true, { winner: "loud" })).toBeUndefined();
+    expect([verdictBadge(true, {}), verdictBadge(false, undefined)]).toEqual(["Ahead", "No winner"]);
   });
 
   it("have an axis with a round end", () => {

@@ -95,15 +95,38 @@ const ALARMING = 0.1;
 /** Minimum share per minute that counts as progress. */
 const STILL = 0.5;
 
-/** Progress in one sentence. `perMinute`: rate measured by the page, if the server has none. */
-export function going(campaign: Campaign, perMinute: number | undefined, now: Date, zone: Zone): Going {
+/**
+ * Time of the first run of a plan. Undefined: unknown, or different for each recipient. Until the scheduler has read a started
+ * campaign, its `next_at` is only the time of that read.
+ */
+export function firstRun({ schedule }: Pick<CampaignPlan, "schedule">, now: Date): Date | undefined {
+  if (!schedule?.cron) return schedule ? momentOf(schedule) : undefined;
+  return nextTimes(schedule.cron, schedule.timezone ?? "", now, 1)?.[0];
+}
+
+/** Whether the scheduler has not read the campaign since its start. */
+export const isStarting = (
+  { state, runs, next_at }: Pick<Campaign, "state" | "runs" | "next_at">,
+  now: Date,
+): boolean => state === "scheduled" && runs === 0 && (!next_at || Date.parse(next_at) - now.getTime() < STARTING_MS);
+const STARTING_MS = 10_000;
+
+/**
+ * Progress in one sentence. `perMinute`: rate measured by the page, if the server has none. `planned`: first run of the plan, if
+ * known.
+ */
+export function going(campaign: Campaign, perMinute: number | undefined, now: Date, zone: Zone, planned?: Date): Going {
   const { state, next_at, runs, progress } = campaign;
   const it = progress ? standing(campaign, progress) : undefined;
   switch (state) {
     case "draft":
       return { tone: "cancelled", words: "Draft: nothing is sent until the campaign is started." };
     case "scheduled":
-      return { tone: "waiting", words: scheduled(next_at, runs, now, zone) };
+      if (!isStarting(campaign, now)) return { tone: "waiting", words: scheduled(next_at, runs, now, zone) };
+      return {
+        tone: "waiting",
+        words: planned && planned > now ? scheduled(planned.toISOString(), runs, now, zone) : "Starting…",
+      };
     case "paused":
       return {
         tone: "retrying",
@@ -282,7 +305,11 @@ export function consequence(act: Exclude<Act, "start" | "withdraw">, campaign: C
     case "resume":
       return `${waiting > 0 ? `This would resume ${deliveries}, within a second.` : "This would resume the campaign."} A run that fell due during the pause is sent now; of several recurring runs, only the last one.${toCome}`;
     case "cancel":
-      return `This would cancel ${waiting > 0 ? deliveries : "no delivery"} that ${waiting > 1 ? "have" : "has"} not been sent yet, and all future runs. ${capitalThings(ended)} ended already and cannot be recalled.${toCome}`;
+      return `${
+        waiting > 0
+          ? `This would cancel ${deliveries} that ${waiting > 1 ? "have" : "has"} not been sent yet, and all future runs.`
+          : `${ended > 0 ? "Every delivery was sent." : "Nothing was sent yet."} This would cancel all future runs.`
+      }${ended > 0 ? ` ${capitalThings(ended)} ended already and cannot be recalled.` : ""}${toCome}`;
     case "delete":
       return campaign.state === "draft"
         ? "No message was sent, so subscribers notice nothing. The content of the campaign is deleted."
@@ -476,16 +503,23 @@ export function axisEnd(of: readonly Interval[]): number {
   return Math.min(1, end);
 }
 
+/** Badge above the interpretation. While a test runs and once it has decided, the run's own result is shown instead. */
+export function verdictBadge(isClear: boolean, run: Pick<CampaignRunResponse, "winner" | "decide_at"> | undefined) {
+  if (run?.decide_at) return "Test is running";
+  if (run?.winner) return undefined;
+  return isClear ? "Ahead" : "No winner";
+}
+
 /** Interpretation of the intervals. No clear winner is a result too. */
 export function verdict(of: readonly Interval[]): { tone: Tone; words: string } | undefined {
   const [best, ...others] = of.toSorted((a, b) => b.rate - a.rate);
   const [second] = others;
   if (!best || !second) return undefined;
-  if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: no clicks so far." };
+  if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No clicks so far." };
   if (others.every(({ to }) => best.from > to))
     return { tone: "accepted", words: `${best.name} has the highest CTR: the intervals do not overlap.` };
   return {
     tone: "cancelled",
-    words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.`,
+    words: `The intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.`,
   };
 }

@@ -27,6 +27,8 @@ interface FormProps {
   work: (written: Written) => Promise<unknown>;
   /** Instead of doing it: in a dialog. */
   onLeave?: () => void;
+  /** Label of the button that leaves, by default "Cancel". */
+  leave?: string | undefined;
   isGrave?: boolean;
   /** Read-only mode for users without permission: all fields are disabled, and there is no button. */
   isOff?: boolean;
@@ -34,7 +36,7 @@ interface FormProps {
 }
 
 /** Form with one action, and its error. */
-export function Form({ button, id, work, onLeave, isGrave, isOff = false, children }: FormProps) {
+export function Form({ button, id, work, onLeave, leave = "Cancel", isGrave, isOff = false, children }: FormProps) {
   const { run, isBusy, problem } = useAction(async (written: Written) => void (await work(written)));
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -50,7 +52,7 @@ export function Form({ button, id, work, onLeave, isGrave, isOff = false, childr
         <p class={onLeave ? "row end" : "row"}>
           {onLeave && (
             <button type="button" onClick={onLeave}>
-              Cancel
+              {leave}
             </button>
           )}
           <button type="submit" class={isGrave ? "primary grave" : "primary"} id={id} disabled={isBusy}>
@@ -90,6 +92,7 @@ interface AskProps {
   /** Effect of the action, with counts. */
   says: ComponentChildren;
   button: string;
+  leave?: string | undefined;
   isGrave?: boolean;
   work: (written: Written) => Promise<unknown>;
   onClose: () => void;
@@ -97,10 +100,10 @@ interface AskProps {
 }
 
 /** Shows the effect of an action before it is carried out. */
-export function Ask({ title, says, button, isGrave, work, onClose, children }: AskProps) {
+export function Ask({ title, says, button, leave, isGrave, work, onClose, children }: AskProps) {
   return (
     <Dialog title={title} onClose={onClose}>
-      <Form button={button} id="do-it" work={work} onLeave={onClose} isGrave={isGrave}>
+      <Form button={button} id="do-it" work={work} onLeave={onClose} leave={leave} isGrave={isGrave}>
         <p>{says}</p>
         {children}
         <p class="fine">The audit log records this with your name.</p>

@@ -100,6 +100,7 @@ function ActDialog({
       title={`${ACT_WORDS[what]} ${campaign.name}?`}
       says={<span id="consequence">{consequence(what, campaign)}</span>}
       button={`${ACT_WORDS[what]} campaign`}
+      leave={what === "cancel" ? "Keep" : undefined}
       isGrave={what === "delete"}
       work={async () => {
         if (what === "delete") {

@@ -1,6 +1,6 @@
 import { useRoute } from "preact-iso";
 import type { AppResponse, Campaign } from "../../api/types";
-import { endedOf, going, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
+import { endedOf, firstRun, going, isStarting, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
 import { TIER_WORDS, withdrawalWords } from "../../lib/messages";
@@ -8,7 +8,7 @@ import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
-import { useHere } from "../../shell/context";
+import { useHere, useMay } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
 import { Export, whole } from "../../ui/export";
 import { Time } from "../../ui/numbers";
@@ -19,7 +19,7 @@ import { usePace } from "../messages/pace";
 import { Reported } from "../messages/reported";
 import { Acts } from "./acts";
 import "./campaigns.css";
-import { loadCampaign, loadLocales, loadRuns, MOVES } from "./load";
+import { loadCampaign, loadLocales, loadPlan, loadRuns, MOVES } from "./load";
 import { PlanCard } from "./plan";
 import { Gateways, Locales, Runs, Variants } from "./results";
 
@@ -71,7 +71,16 @@ interface Props {
 function One({ app, campaign, perMinute, refresh }: Props) {
   const { link } = useFilters();
   const { name, slug, tier, created_at, started_at, runs, progress } = campaign;
-  const sentence = going(campaign, perMinute, clock.shown.value, zone.value);
+  const sender = useMay("sender", app.id);
+  const plan = useResource(
+    `plan ${campaign.id} ${campaign.changed_at} ${sender.may}`,
+    async (stop) => (sender.may ? loadPlan(app.id, campaign.id, stop) : undefined),
+    { everyS: 3_600 },
+  );
+  const now = clock.shown.value;
+  const written = plan.known.value?.value;
+  const planned = written && isStarting(campaign, now) ? firstRun(written, now) : undefined;
+  const sentence = going(campaign, perMinute, now, zone.value, planned);
   return (
     <>
       <Head
@@ -101,7 +110,7 @@ function One({ app, campaign, perMinute, refresh }: Props) {
       )}
       <Acts app={app} campaign={campaign} refresh={refresh} />
       {progress && runs > 0 && <Results app={app} campaign={campaign} progress={progress} />}
-      <PlanCard app={app} campaign={campaign} />
+      <PlanCard app={app} campaign={campaign} plan={plan} />
     </>
   );
 }

@@ -1,5 +1,5 @@
 import type { AppResponse, Campaign, CampaignStanding } from "../../api/types";
-import { brief, parts, standing, STATES, STATE_LOOKS } from "../../lib/campaigns";
+import { brief, isStarting, parts, standing, STATES, STATE_LOOKS } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { TIER_WORDS } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
@@ -163,15 +163,11 @@ function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
 /** Interval of reloads while a campaign is sent. */
 const SOON_MS = 60_000;
 
-function Next({
-  campaign: { state, next_at, changed_at },
-  isBrief = false,
-}: {
-  campaign: Campaign;
-  isBrief?: boolean;
-}) {
+function Next({ campaign, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {
+  const { state, next_at, changed_at } = campaign;
   const isSoon = !next_at || Date.parse(next_at) - clock.shown.value.getTime() < SOON_MS;
   if (state === "sending" && isSoon) return <span class="soft">sending</span>;
+  if (isStarting(campaign, clock.shown.value)) return <span class="soft keep">in a moment</span>;
   if (next_at && (state === "scheduled" || state === "sending")) {
     return isBrief ? (
       <>

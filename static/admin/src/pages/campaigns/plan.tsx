@@ -4,16 +4,23 @@ import { sunsetWords } from "../../lib/draft";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
 import { zone } from "../../lib/preferences";
-import { useResource } from "../../lib/resource";
+import type { Resource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
-import { loadPlan } from "./load";
 
 /** Content as its author wrote it. */
-export function PlanCard({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
+export function PlanCard({
+  app,
+  campaign,
+  plan,
+}: {
+  app: AppResponse;
+  campaign: Campaign;
+  plan: Resource<CampaignPlan | undefined>;
+}) {
   const { link } = useFilters();
   const sender = useMay("sender", app.id);
   const isDraft = campaign.state === "draft";
@@ -30,24 +37,13 @@ export function PlanCard({ app, campaign }: { app: AppResponse; campaign: Campai
       }
     >
       {sender.may ? (
-        <Plan app={app} campaign={campaign} />
+        <Shown of={plan} what="the plan">
+          {(plan) => plan && <Written plan={plan} />}
+        </Shown>
       ) : (
         <p class="soft">Content and audience are visible to the role sender. {sender.why}</p>
       )}
     </Card>
-  );
-}
-
-function Plan({ app, campaign }: { app: AppResponse; campaign: Campaign }) {
-  const plan = useResource(
-    `plan ${campaign.id} ${campaign.changed_at}`,
-    (stop) => loadPlan(app.id, campaign.id, stop),
-    { everyS: 3_600 },
-  );
-  return (
-    <Shown of={plan} what="the plan">
-      {(plan) => <Written plan={plan} />}
-    </Shown>
   );
 }
 

@@ -1,8 +1,16 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, Campaign, CampaignLocaleReports, CampaignProgress } from "../../api/types";
-import { axisEnd, changeWords, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
+import {
+  axisEnd,
+  changeWords,
+  intervals,
+  verdict,
+  verdictBadge,
+  winnerWords,
+  type Interval,
+} from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
-import { capital, count, languageWords, percent, things } from "../../lib/format";
+import { count, languageWords, percent, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { gatewayName } from "../../lib/words";
@@ -18,12 +26,12 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
   const said = verdict(known);
   const [last] = runs;
   const decided = last && !last.decide_at && winnerWords(last, clock.shown.value, zone.value);
+  const badge = said && verdictBadge(said.tone === "accepted", last);
   return (
     <>
       {said ? (
         <p id="verdict">
-          <Badge tone={said.tone}>{said.words.startsWith("No winner") ? "No winner" : "Ahead"}</Badge>{" "}
-          {capital(said.words.replace("No winner: ", ""))}
+          {badge && <Badge tone={last?.decide_at ? "waiting" : said.tone}>{badge}</Badge>} {said.words}
         </p>
       ) : (
         <p class="soft">
