@@ -211,6 +211,11 @@ it("says what is lacking", () => {
   expect(lacks(titled("Hello"))).toBeUndefined();
   expect(lacks(titled("Hello", { narrowed: "own" }))).toBe("Enter the conditions of the segment.");
   expect(lacks(titled("Hello", { when: "at" }))).toBe("Enter the time.");
+  expect(lacks(titled("Hello", { when: "at", at: "2027-01-15T08:00", timezone: "Europe/Viena" }))).toBe(
+    "Correct the time zone.",
+  );
+  expect(lacks(titled("Hello", { when: "cron", cron: "0 25 * * *" }))).toBe("Correct the cron expression.");
+  expect(lacks(titled("Hello", { pace: "rate", perMinute: "tw" }))).toBe("Correct the send rate.");
   expect(lacks({ ...withVariant(titled("")), name: "x" })).toBe("Variant A: Enter a title.");
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { instantIn, nextTimes, readCron } from "../src/lib/cron";
+import { cronFault, cronRefusal, instantIn, nextTimes, readCron } from "../src/lib/cron";
 
 const times = (expression: string, zone: string, after: string, many = 1) =>
   nextTimes(expression, zone, new Date(after), many)?.map((at) => at.toISOString().replace(":00.000", ""));
@@ -23,6 +23,26 @@ describe("a cron expression", () => {
       "2027-01-10T09:00Z",
     ]);
     expect(times("0 9 * * 7", "UTC", "2027-01-01T00:00:00Z")).toEqual(["2027-01-03T09:00Z"]);
+  });
+
+  it("names the field that is out of range", () => {
+    expect(cronFault("0 25 * * *")).toMatch(/^has the hour 25; allowed are 0 to 23,/);
+    expect(cronFault("60 9 * * *")).toMatch(/^has the minute 60; allowed are 0 to 59,/);
+    expect(cronFault("0 9 1 1-13 *")).toMatch(/^has the month 1-13; allowed are 1 to 12,/);
+    expect(cronFault("0 9 * *")).toMatch(/^must have five fields/);
+    expect(["0 9 L * *", "0 9 * * MON#1", "*/5 9,18 1-15 jan *"].map(cronFault)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+
+  it("gets no error text of a library", () => {
+    const refused = "is no cron expression of five fields: Component error: Number out of bounds.";
+    expect(cronRefusal("0 25 * * *", refused)).toMatch(/^has the hour 25/);
+    expect(cronRefusal("0 9 * * FOO", refused)).toMatch(/^is not a cron expression of five fields. Example/);
+    expect(cronRefusal("0 9 * * MON", "must be at most 200 octets")).toBe("must be at most 200 octets");
+    expect(cronRefusal("0 9 * * MON", undefined)).toBeUndefined();
   });
 
   it("keeps its time of day when clocks change", () => {

@@ -9,6 +9,7 @@ import {
   message,
   recipients,
   test,
+  lengthFault,
   titled,
   titleOf,
   unsaid,
@@ -203,4 +204,11 @@ describe("a rule for whom to leave out", () => {
       "Subscribers who were shown 10 messages or more and messages over 60d or longer since their last click are excluded, unless they subscribed within the last 7d.",
     );
   });
+});
+
+it("has no text that is too long", () => {
+  expect(unsaid(draft({ title: "🎉".repeat(200), body: "x".repeat(2_000) }))).toBeUndefined();
+  expect(unsaid(draft({ title: "x".repeat(201) }))).toBe("Shorten the title.");
+  expect(unsaid(draft({ body: "x".repeat(2_001) }))).toBe("Shorten the text.");
+  expect(lengthFault("x".repeat(2_001), 2_000)).toBe("has 2,001 characters; at most 2,000 are possible");
 });

@@ -3,6 +3,7 @@ import type { Cap, EngagementResponse, GatewayEngagement, GuardResponse } from "
 import {
   beforeWords,
   capDraft,
+  capFaults,
   capOf,
   capsWords,
   limitWords,
@@ -117,6 +118,19 @@ describe("caps", () => {
 
   it("are shown in minutes if set in seconds", () => {
     expect(capOf(capDraft({ tiers: ["promotional"], max: 1, window: "3600s" })).window).toBe("60m");
+  });
+
+  it("have whole numbers within the server's bounds", () => {
+    const cap = (max: string, window: string, unit: string) => capFaults({ tiers: "both", max, window, unit });
+    expect(cap("2", "1", "d")).toEqual({ max: undefined, window: undefined });
+    expect(cap("tw", "0", "h")).toEqual({
+      max: "must be a whole number from 1 to 50",
+      window: "must be a whole number from 1 to 720",
+    });
+    expect([cap("51", "31", "d"), cap("1", "60", "s").window]).toEqual([
+      { max: "must be a whole number from 1 to 50", window: "must be a whole number from 1 to 30" },
+      undefined,
+    ]);
   });
 
   it("are said in sentences", () => {

@@ -14,7 +14,8 @@ describe("a link check", () => {
     ],
     [403, null, "retrying", "The page responds with 403: it may require a login."],
     [500, null, "retrying", "The page responds with 500."],
-    [null, "dns", "retrying", "No response: dns."],
+    [null, "resolve", "retrying", "The link could not be checked: its host was not found."],
+    [null, "unprocessed", "retrying", "The link could not be checked: there was no response."],
   ] as const)("of %s %s is %s", (status, failure, tone, words) =>
     expect(linkWords({ url: "https://shop.example/", status, failure })).toEqual({ tone, words }),
   );

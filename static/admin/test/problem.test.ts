@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { listed, Refusal, refusal } from "../src/api/problem";
+import { fieldsOf, listed, Refusal, refusal } from "../src/api/problem";
 
 describe("a problem", () => {
   it("uses the server's texts and pointers", () => {
@@ -19,6 +19,16 @@ describe("a problem", () => {
       undefined,
     ]);
     expect(told.faults.map(({ where }) => where)).toEqual(["/origin", "until"]);
+  });
+
+  it("counts the fields that show all of its faults", () => {
+    const faults = ["/content/title", "/content/title", "/ttl"].map((where) => ({ where, detail: "is wrong" }));
+    expect(fieldsOf({ faults }, /^\/(content\/title|ttl)$/)).toBe(2);
+    expect([fieldsOf({ faults }, /^\/ttl$/), fieldsOf({ faults: [] }, /./), fieldsOf(undefined, /./)]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
   });
 
   it("lists each fault once, without a pointer", () => {

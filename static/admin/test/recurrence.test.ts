@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cronOf, recurrenceOf, recurrenceWords, toggledDay } from "../src/lib/recurrence";
+import { cronOf, recurrenceAfter, recurrenceOf, recurrenceWords, toggledDay, WEEKLY } from "../src/lib/recurrence";
 
 describe("a recurrence", () => {
   it.each([
@@ -27,6 +27,15 @@ describe("a recurrence", () => {
       expect([recurrenceOf(cron), recurrenceWords(cron)]).toEqual([undefined, undefined]);
     },
   );
+
+  it("keeps the days of other frequencies", () => {
+    const weekly = recurrenceAfter(WEEKLY, "0 9 * * TUE,FRI") ?? WEEKLY;
+    const monthly = recurrenceAfter(weekly, cronOf({ ...weekly, frequency: "monthly", day: 15 })) ?? WEEKLY;
+    expect(monthly).toMatchObject({ frequency: "monthly", day: 15, weekdays: [2, 5] });
+    expect(cronOf({ ...monthly, frequency: "weekly" })).toBe("0 9 * * TUE,FRI");
+    expect(recurrenceAfter(monthly, "0 9 * * *")).toMatchObject({ frequency: "daily", day: 15, weekdays: [2, 5] });
+    expect(recurrenceAfter(monthly, "*/5 * * * *")).toBeUndefined();
+  });
 
   it("keeps one weekday", () => {
     expect(toggledDay([1], 4)).toEqual([1, 4]);

@@ -52,12 +52,22 @@ describe("a template that is written", () => {
     expect(withoutLanguage(two, 1)).toEqual(own);
   });
 
+  it("suggests the tag of a language by its name", () => {
+    expect(["Deutsch", "German", "français"].map((name) => untaken(BLANK, name))).toEqual([
+      "is not a known language tag: write de for Deutsch",
+      "is not a known language tag: write de for German",
+      "is not a known language tag: write fr for français",
+    ]);
+    expect(["de", "pt-BR", "zh-Hant-TW", "gsw"].map((tag) => untaken(BLANK, tag))).toEqual(Array(4).fill(undefined));
+    expect(untaken(BLANK, "xx")).toBe("is not a known language tag: write a tag such as de or pt-BR");
+  });
+
   it("accepts each valid language once", () => {
     const de = withLanguage(BLANK, "de");
     expect([untaken(de, "fr"), untaken(de, "DE"), untaken(de, "not a tag")]).toEqual([
       undefined,
       "exists already",
-      "is no language tag such as de, or pt-BR",
+      "is not a known language tag: write a tag such as de or pt-BR",
     ]);
     const full = Array.from({ length: LANGUAGES_MAX }, (_, n) => `x-${n}`).reduce(withLanguage, BLANK);
     expect(untaken(full, "fr")).toBe("is one too many: a template has at most 50");

@@ -49,6 +49,12 @@ export function listed({ message, faults }: Pick<Refusal, "message" | "faults">)
   );
 }
 
+/** Number of fields with faults, if each fault is at a field that the pattern matches. Undefined: show the refusal in full. */
+export function fieldsOf(problem: Pick<Refusal, "faults"> | undefined, at: RegExp): number | undefined {
+  const pointers = new Set(problem?.faults.map(({ where }) => where));
+  return pointers.size > 0 && [...pointers].every((pointer) => at.test(pointer)) ? pointers.size : undefined;
+}
+
 /** Converts an error into a refusal: a network failure becomes one, and a bug of the page is thrown again. */
 export function refusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;

@@ -1,7 +1,7 @@
 /** A campaign that is being written, and what it is as a plan. Pure. */
 import type { CampaignHour, CampaignPlan, MessageContentResponse, MessageRequest, MessageResponse } from "../api/types";
 import { TIERS } from "./messages";
-import { instantIn } from "./cron";
+import { cronFault, instantIn } from "./cron";
 import {
   BLANK as BLANK_MESSAGE,
   isAddressed,
@@ -13,6 +13,8 @@ import {
   unsaid,
   type Draft as MessageDraft,
 } from "./draft";
+import { numberFault } from "./format";
+import { isZone } from "./time-zone";
 
 export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
 export type When = (typeof WHENS)[number];
@@ -178,7 +180,10 @@ export function messageOf(draft: Draft, n = 0): MessageRequest {
   return { ...draft.more, ...saying, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
 }
 
-/** Missing part before the draft can be saved. Undefined: complete as far as the page can check. */
+export const paceFault = ({ perMinute }: Pick<Draft, "perMinute">): string | undefined =>
+  numberFault(perMinute, 1, 9_999_999);
+
+/** Missing or invalid part before the draft can be saved. Undefined: complete as far as the page can check. */
 export function lacks(draft: Draft): string | undefined {
   if (draft.name.trim() === "" && draft.slug.trim() === "") return "Enter a name.";
   if (!isAddressed(draft.message)) return "Choose a topic.";
@@ -189,6 +194,9 @@ export function lacks(draft: Draft): string | undefined {
   const lacking = draft.variants.length === 0 ? unsaid(draft.message) : undefined;
   if (lacking) return lacking;
   if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Enter the time.";
+  if ((draft.when === "at" || draft.when === "cron") && !isZone(draft.timezone)) return "Correct the time zone.";
+  if (draft.when === "cron" && cronFault(draft.cron)) return "Correct the cron expression.";
+  if (draft.pace === "rate" && paceFault(draft)) return "Correct the send rate.";
   if (draft.when === "follow" && !draft.follows) return "Choose the campaign to follow up.";
   return undefined;
 }

@@ -45,6 +45,35 @@ export function readCron(expression: string): Cron | undefined {
   };
 }
 
+/** Fields in their order, with their ranges. Months and days of the week also have names. */
+const FIELDS: readonly (readonly [string, number, number])[] = [
+  ["minute", 0, 59],
+  ["hour", 0, 23],
+  ["day of the month", 1, 31],
+  ["month", 1, 12],
+  ["day of the week", 0, 7],
+];
+
+/** Error of the first field that is out of its range. Undefined: none was found, though only the server reads every form. */
+export function cronFault(expression: string): string | undefined {
+  const fields = expression.trim().split(/\s+/);
+  if (fields.length !== FIELDS.length)
+    return "must have five fields: minute, hour, day of the month, month and day of the week";
+  for (const [n, [name, least, most]] of FIELDS.entries()) {
+    const field = fields[n] ?? "";
+    if (/^[\d*/,-]+$/.test(field) && !values(field, least, most))
+      return `has the ${name} ${field}; allowed are ${least} to ${most}, * for all, lists such as ${least},${least + 1} and ranges such as ${least}-${most}`;
+  }
+  return undefined;
+}
+
+/** Fault for a refusal by the server, whose reason for a malformed expression is the text of a library. */
+export const cronRefusal = (expression: string, refused: string | undefined): string | undefined =>
+  refused && /cron expression/.test(refused)
+    ? (cronFault(expression) ??
+      "is not a cron expression of five fields. Example: 0 9 * * MON is every Monday at 09:00")
+    : refused;
+
 function values(
   field: string,
   least: number,

@@ -1,5 +1,6 @@
 /** A message that is being written, and what it is as a request. Pure. */
 import type { MessageRequest, Notification, SunsetRule, Tier } from "../api/types";
+import { count } from "./format";
 
 export const AUDIENCES = ["all", "topic", "segment", "users", "subscriptions"] as const;
 export type AudienceKind = (typeof AUDIENCES)[number];
@@ -184,9 +185,23 @@ export function titled(message: MessageRequest): MessageRequest {
 export const titleOf = (draft: Draft): string =>
   draft.says === "text" ? draft.title : `The template ${draft.template}`;
 
+/** Maximum characters of a title and of a text. */
+export const TITLE_MAX = 200;
+export const BODY_MAX = 2_000;
+
+/** Fault of a text with too many characters, as the server counts them. */
+export function lengthFault(text: string, most: number): string | undefined {
+  const { length } = [...text];
+  return length > most ? `has ${count(length)} characters; at most ${count(most)} are possible` : undefined;
+}
+
 /** Missing part of the content. Undefined: complete as far as the page can check. */
 export function unsaid(draft: Draft): string | undefined {
-  if (draft.says === "text") return draft.title.trim() === "" ? "Enter a title." : undefined;
+  if (draft.says === "text") {
+    if (draft.title.trim() === "") return "Enter a title.";
+    if (lengthFault(draft.title, TITLE_MAX)) return "Shorten the title.";
+    return lengthFault(draft.body, BODY_MAX) ? "Shorten the text." : undefined;
+  }
   if (draft.template === "") return "Choose a template.";
   return objectOf(draft.data) ? undefined : "The template data must be a JSON object.";
 }

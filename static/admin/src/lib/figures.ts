@@ -1,5 +1,12 @@
 /** Texts and series of the overview. Pure. */
-import type { AlertResponse, ChartResponse, FlowResponse, LaneResponse, MetricReading } from "../api/types";
+import type {
+  AlertResponse,
+  AppResponse,
+  ChartResponse,
+  FlowResponse,
+  LaneResponse,
+  MetricReading,
+} from "../api/types";
 import { atLeast, capital, clockTime, count, duration, percent, rate, things, type Zone } from "./format";
 import { because, laneState } from "./lanes";
 import { gatewayName, type Tone } from "./words";
@@ -76,9 +83,20 @@ export interface Sentence {
 /** A delivery that is due for longer than this, though nothing holds it, is late. */
 const LATE_S = 300;
 
+/** App of a lane, if there are several. */
+export const appOf = <A extends { id: string }>({ app }: LaneResponse, apps: readonly A[] = []): A | undefined =>
+  apps.length > 1 ? apps.find(({ id }) => id === app) : undefined;
+
 /** The whole state in one sentence, the worst first; what is not known (undefined) is not spoken of. */
 export function sentence(
-  known: { perMinute?: number; queue?: Queue; lanes?: readonly LaneResponse[]; alerts?: readonly AlertResponse[] },
+  known: {
+    perMinute?: number;
+    queue?: Queue;
+    lanes?: readonly LaneResponse[];
+    alerts?: readonly AlertResponse[];
+    /** Apps, if the figures are of several. */
+    apps?: readonly Pick<AppResponse, "id" | "name">[] | undefined;
+  },
   now: Date,
   zone: Zone,
 ): Sentence {
@@ -89,7 +107,7 @@ export function sentence(
   if (first && others.length === 0)
     return {
       tone: toneOf(ill),
-      words: `${because(first, now, zone)}${wait ? `; ${wait}` : ""}.`,
+      words: `${because(first, now, zone, appOf(first, known.apps)?.name)}${wait ? `; ${wait}` : ""}.`,
       path: `/push-services/${first.lane}`,
     };
   if (first) {

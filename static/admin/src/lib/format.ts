@@ -54,6 +54,16 @@ export function things(n: number, one: string, many = `${one}s`): string {
   return n === 1 ? `one ${one}` : `${n === 0 ? "no" : count(n)} ${many}`;
 }
 
+/** Fault of a text that is not a whole number within bounds. */
+export const numberFault = (text: string, least: number, most: number): string | undefined =>
+  /^\d+$/.test(text.trim()) && Number(text) >= least && Number(text) <= most
+    ? undefined
+    : `must be a whole number from ${count(least)} to ${count(most)}`;
+
+/** Summary of faults that are shown at their fields. */
+export const attentionWords = (fields: number): string =>
+  fields === 1 ? "One field needs attention." : `${count(fields)} fields need attention.`;
+
 /** Digits alone: a number may be typed as it is written here, or without its commas. */
 export const digits = (text: string): string => text.replace(/[\s,.’']/g, "");
 

@@ -1,6 +1,6 @@
 /** Engagement and frequency protection of an app, as texts. Pure. */
 import type { Cap, EngagementResponse, GatewayEngagement, FlowResponse, GuardResponse, Tier } from "../api/types";
-import { capital, clockTime, count, duration, percent, things, type Zone } from "./format";
+import { capital, clockTime, count, duration, numberFault, percent, things, type Zone } from "./format";
 import { gatewayName, type Tone } from "./words";
 
 export const LEVELS: Record<GatewayEngagement["level"], { word: string; tone: Tone }> = {
@@ -122,6 +122,18 @@ export function capOf({ tiers, max, window, unit }: CapDraft): Cap {
 }
 
 const UNIT_S: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+const WINDOW_MAX_S = 30 * 86_400;
+const MESSAGES_MAX = 50;
+
+/** Faults of a cap, by field. */
+export function capFaults({ max, window, unit }: CapDraft): { max: string | undefined; window: string | undefined } {
+  const unitS = UNIT_S[unit] ?? 1;
+  return {
+    max: numberFault(max, 1, MESSAGES_MAX),
+    window: numberFault(window, Math.ceil(60 / unitS), Math.floor(WINDOW_MAX_S / unitS)),
+  };
+}
 
 /** Caps, one sentence each. */
 export function capsWords(caps: readonly CapDraft[]): string[] {

@@ -77,9 +77,10 @@ export function stateOf(lanes: readonly LaneResponse[]): { word: string; tone: T
   };
 }
 
-/** Reason of the state: `Mozilla asked for a pause until 14:32`. */
-export function because(lane: LaneResponse, now: Date, zone: Zone): string {
-  return capital(reasonOf(lane, now, zone));
+/** Reason of the state: `Mozilla asked for a pause until 14:32`. `app`: name of the lane's app, if others are not affected. */
+export function because(lane: LaneResponse, now: Date, zone: Zone, app?: string): string {
+  const reason = reasonOf(lane, now, zone);
+  return app ? `${app}: ${reason.replace(/^An /, "an ")}` : capital(reason);
 }
 
 function reasonOf(lane: LaneResponse, now: Date, zone: Zone): string {

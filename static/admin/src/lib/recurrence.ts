@@ -57,6 +57,18 @@ export function cronOf({ frequency, time, weekdays, day }: Recurrence): string {
   return `${clock} * * ${names.join(",")}`;
 }
 
+/** Fields of a cron expression, with the earlier choices that the expression cannot express: days of other frequencies. */
+export function recurrenceAfter(before: Recurrence, cron: string): Recurrence | undefined {
+  const now = recurrenceOf(cron);
+  return (
+    now && {
+      ...now,
+      weekdays: now.frequency === "weekly" ? now.weekdays : before.weekdays,
+      day: now.frequency === "monthly" ? now.day : before.day,
+    }
+  );
+}
+
 /** The days with or without one; the last remaining day stays. */
 export function toggledDay(weekdays: readonly number[], day: number): readonly number[] {
   const others = weekdays.filter((one) => one !== day);

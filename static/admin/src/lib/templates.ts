@@ -64,16 +64,30 @@ export function draftOf({ content, compact, locales = {}, too_long }: Template):
   };
 }
 
+const namesIn = (language: string) => new Intl.DisplayNames(language, { type: "language", fallback: "none" });
+const ENGLISH = namesIn("en");
+
 /** Why no language of that tag can be added; undefined: it can. */
 export function untaken({ languages }: Draft, locale: string): string | undefined {
   if (languages.some((language) => language.locale.toLowerCase() === locale.toLowerCase())) return "exists already";
   if (languages.length > LANGUAGES_MAX) return `is one too many: a template has at most ${LANGUAGES_MAX}`;
   try {
-    Intl.getCanonicalLocales(locale);
-    return undefined;
+    const { language } = new Intl.Locale(locale);
+    if (ENGLISH.of(language)) return undefined;
   } catch {
-    return "is no language tag such as de, or pt-BR";
+    // No language tag.
   }
+  const tag = tagOf(locale);
+  return `is not a known language tag: write ${tag ? `${tag} for ${locale}` : "a tag such as de or pt-BR"}`;
+}
+
+/** Tag of a language by its English name or its name in the language itself. */
+function tagOf(name: string): string | undefined {
+  const letters = [..."abcdefghijklmnopqrstuvwxyz"];
+  const isNamed = (tag: string, names: Intl.DisplayNames) => names.of(tag)?.toLowerCase() === name.toLowerCase();
+  return letters
+    .flatMap((first) => letters.map((second) => first + second))
+    .find((tag) => isNamed(tag, ENGLISH) || isNamed(tag, namesIn(tag)));
 }
 
 /** Adds a language, with a copy of the first one as the text to translate. */

@@ -1,9 +1,10 @@
 import type { ComponentChildren } from "preact";
 import { Changed } from "../api/edit";
-import { listed, type Refusal } from "../api/problem";
+import { fieldsOf, listed, type Refusal } from "../api/problem";
 import { live } from "../api/live";
 import type { Resource } from "../lib/resource";
 import { clock } from "../lib/clock";
+import { attentionWords } from "../lib/format";
 import { Conflict } from "./conflict";
 import { Time } from "./numbers";
 
@@ -80,6 +81,17 @@ export function Forbidden({ problem, what }: { problem: Refusal; what: string })
         Your role does not allow reading {what}. {problem.message}
       </p>
     </div>
+  );
+}
+
+/** A refusal beside a button. Faults that are shown at their fields, `at`, are only counted. */
+export function RefusedFields({ problem, at }: { problem: Refusal | undefined; at: RegExp }) {
+  const fields = fieldsOf(problem, at);
+  if (fields === undefined) return <Refused problem={problem} />;
+  return (
+    <p class="refused" role="alert">
+      {attentionWords(fields)}
+    </p>
   );
 }
 

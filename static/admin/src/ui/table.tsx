@@ -12,6 +12,7 @@ export interface Column<T> {
 interface Props<T> {
   /** Caption for screen readers. */
   caption: string;
+  isCaptionShown?: boolean;
   columns: readonly Column<T>[];
   rows: readonly T[];
   id: (row: T) => string | number;
@@ -20,12 +21,12 @@ interface Props<T> {
 }
 
 /** A table whose rows `j` and `k` walk through: the first link of each is what `Enter` opens. */
-export function Table<T>({ caption, columns, rows, id, look: rowLook }: Props<T>) {
+export function Table<T>({ caption, isCaptionShown = false, columns, rows, id, look: rowLook }: Props<T>) {
   const look = ({ isNumber, isExtra }: Column<T>) => `${isNumber ? "right " : ""}${isExtra ? "extra" : ""}`;
   return (
     <div class="scroll" role="group" aria-label={caption} tabIndex={0}>
       <table>
-        <caption class="hidden">{caption}</caption>
+        <caption class={isCaptionShown ? "" : "hidden"}>{caption}</caption>
         <thead>
           <tr>
             {columns.map((column, n) => (

@@ -22,11 +22,12 @@ import { useHere, useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Card, Head } from "../../ui/card";
 import { useEdit } from "../../ui/edit";
-import { Failed, Refused, Shown } from "../../ui/shown";
+import { Failed, RefusedFields, Shown } from "../../ui/shown";
 import "../composer/composer.css";
 import { ContentCard } from "../composer/content";
 import { Text } from "../composer/fields";
 import { ownZone, useCheck, type Check } from "../composer/load";
+import { FIELDS } from "../composer/parts";
 import { Previews } from "../composer/previews";
 import { Warnings } from "../composer/reach";
 import { ClearDialog } from "../composer/send";
@@ -286,6 +287,10 @@ function NameCard({ draft, change, problem }: PartProps) {
   );
 }
 
+/** Members of a plan whose faults are shown at their fields after a save. */
+const PLAN_FIELDS =
+  /^\/(name|slug|schedule(\/(at|timezone|past|cron|hour))?|follows\/(campaign|after)|pace(\/(per_minute|spread_over))?|holdout|expires_at)$/;
+
 interface SaveProps {
   draft: Draft;
   isNew: boolean;
@@ -303,7 +308,11 @@ function SaveCard({ draft, isNew, check, problem, isBusy, save, clear }: SavePro
   const lacking = lacks(draft);
   return (
     <Card title="Save">
-      {lacking ? <p class="soft">{lacking}</p> : <Refused problem={problem ?? check.problem} />}
+      {lacking ? (
+        <p class="soft">{lacking}</p>
+      ) : (
+        <RefusedFields problem={problem ?? check.problem} at={problem ? PLAN_FIELDS : FIELDS} />
+      )}
       <Warnings check={check} />
       <p class="row">
         <button type="button" class="primary" id="save" disabled={Boolean(lacking) || isBusy} onClick={save}>

@@ -1,10 +1,19 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { paceWords, scheduleWords } from "../../lib/campaigns";
-import { planOf, type When } from "../../lib/campaign-draft";
+import { paceFault, planOf, type When } from "../../lib/campaign-draft";
 import { clock } from "../../lib/clock";
+import { cronFault, cronRefusal } from "../../lib/cron";
 import { zone } from "../../lib/preferences";
-import { cronOf, recurrenceOf, toggledDay, WEEKDAYS, WEEKLY, type Recurrence } from "../../lib/recurrence";
+import {
+  cronOf,
+  recurrenceAfter,
+  recurrenceOf,
+  toggledDay,
+  WEEKDAYS,
+  WEEKLY,
+  type Recurrence,
+} from "../../lib/recurrence";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
 import "../../ui/form.css";
@@ -71,7 +80,8 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
           cron={draft.cron}
           change={(cron) => change({ cron })}
           zoneField={zoneField}
-          fault={problem?.fault("/schedule/cron")}
+          fault={cronRefusal(draft.cron, problem?.fault("/schedule/cron"))}
+          check={cronFault(draft.cron)}
         />
       )}
       {(when === "at" || when === "cron") && (
@@ -96,6 +106,7 @@ interface RecurrenceProps {
   change: (cron: string) => void;
   zoneField: ComponentChildren;
   fault: string | undefined;
+  check: string | undefined;
 }
 
 const FREQUENCY_WORDS = [
@@ -107,11 +118,13 @@ const FREQUENCY_WORDS = [
 const DAYS_OF_MONTH = Array.from({ length: 31 }, (_, n) => [String(n + 1), String(n + 1)] as const);
 
 /** Frequency, days and time of a recurring campaign, or its cron expression. */
-function RecurrenceFields({ cron, change, zoneField, fault }: RecurrenceProps) {
+function RecurrenceFields({ cron, change, zoneField, fault, check }: RecurrenceProps) {
   const fields = recurrenceOf(cron);
   const [isExpert, setExpert] = useState(fields === undefined);
   const chosen = isExpert || !fields ? "cron" : fields.frequency;
-  const known = fields ?? WEEKLY;
+  const last = useRef(WEEKLY);
+  const known = recurrenceAfter(last.current, cron) ?? last.current;
+  last.current = known;
   const write = (changes: Partial<Recurrence>) => change(cronOf({ ...known, ...changes }));
   const choose = (frequency: (typeof FREQUENCY_WORDS)[number][0]) => {
     setExpert(frequency === "cron");
@@ -147,6 +160,7 @@ function RecurrenceFields({ cron, change, zoneField, fault }: RecurrenceProps) {
             max={200}
             hint="Minute, hour, day of month, month, day of week. 0 9 * * MON is every Monday at 09:00."
             fault={fault}
+            check={check}
           />
         ) : (
           <>
@@ -235,7 +249,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             ["spread", "Spread over a period"],
           ]}
           choose={(pace) => change({ pace: pace as typeof draft.pace })}
-          hint={draft.pace === "none" ? undefined : paceWords(planOf(draft))}
+          hint={draft.pace === "none" || paceFault(draft) ? undefined : paceWords(planOf(draft))}
           fault={problem?.fault("/pace")}
         />
         {draft.pace === "rate" && (
@@ -246,6 +260,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             change={(perMinute) => change({ perMinute })}
             max={7}
             fault={problem?.fault("/pace/per_minute")}
+            check={paceFault(draft)}
           />
         )}
         {draft.pace === "spread" && (

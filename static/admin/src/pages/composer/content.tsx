@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, MessageRequest } from "../../api/types";
-import { BUTTONS_MAX, content, type Button, type Draft } from "../../lib/draft";
+import { BODY_MAX, BUTTONS_MAX, content, lengthFault, TITLE_MAX, type Button, type Draft } from "../../lib/draft";
 import { octets } from "../../lib/octets";
 import { things } from "../../lib/format";
 import { characters } from "../../lib/platforms";
@@ -111,8 +111,8 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
         name="title"
         value={draft.title}
         change={(title) => change({ title })}
-        max={most(200)}
         hint={lengthOf(draft.title)}
+        check={isTemplate ? undefined : lengthFault(draft.title, TITLE_MAX)}
         fault={fault("title")}
       />
       <Text
@@ -121,8 +121,8 @@ export function ContentFields({ app, draft, change, fault, isTemplate = false }:
         rows={3}
         value={draft.body}
         change={(body) => change({ body })}
-        max={most(2_000)}
         hint={lengthOf(draft.body)}
+        check={isTemplate ? undefined : lengthFault(draft.body, BODY_MAX)}
         fault={fault("body")}
       />
       <Text

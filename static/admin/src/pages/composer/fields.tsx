@@ -1,14 +1,17 @@
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import { useId, useState } from "preact/hooks";
 import { faultWords } from "../../lib/format";
+import { zoneFault } from "../../lib/time-zone";
 import { Marked } from "../../ui/marked";
 
 interface FieldProps {
   label: string;
   /** Short description of the value. */
   hint?: ComponentChildren;
-  /** Fault of the value. */
+  /** Fault of the value, from the server. */
   fault?: string | undefined;
+  /** Fault that the page itself finds. It is not shown during typing. */
+  check?: string | undefined;
   /** Draws what is filled in, given what describes it. */
   children: (described: {
     id: string;
@@ -18,11 +21,18 @@ interface FieldProps {
 }
 
 /** Something to fill in, with what belongs there and what is wrong with it. */
-export function Field({ label, hint, fault, children }: FieldProps) {
+export function Field({ label, hint, fault: refused, check, children }: FieldProps) {
   const id = useId();
+  const [isTyping, setTyping] = useState(false);
+  const fault = isTyping ? refused : (check ?? refused);
   const described = hint || fault ? `${id}-about` : undefined;
   return (
-    <div class="field">
+    <div
+      class="field"
+      onInput={() => setTyping(true)}
+      onChange={() => setTyping(false)}
+      onFocusOut={() => setTyping(false)}
+    >
       <label for={id}>{label}</label>
       {children({ id, "aria-describedby": described, "aria-invalid": fault !== undefined })}
       {described && (
@@ -189,7 +199,7 @@ export function ZoneField({
 }) {
   const id = useId();
   return (
-    <Field label="Time zone" hint="Time zone of the schedule." fault={fault}>
+    <Field label="Time zone" hint="Time zone of the schedule." fault={fault} check={zoneFault(timezone)}>
       {(described) => (
         <>
           <input

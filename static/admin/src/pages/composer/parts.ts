@@ -10,5 +10,8 @@ export interface PartProps {
   check: Check;
 }
 
+/** Members whose faults are shown at fields that no closed `<details>` hides. */
+export const FIELDS = /^\/(content\/(title|body|url|actions\/\d+\/url)|send_at|timezone)$/;
+
 /** Fault of the member that the pointer names. */
 export const faultAt = ({ problem }: Check, pointer: string): string | undefined => problem?.fault(pointer);

@@ -9,9 +9,10 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
 import { Dialog, useDialog } from "../../ui/dialog";
-import { Refused, Shown } from "../../ui/shown";
+import { RefusedFields, Shown } from "../../ui/shown";
 import { TypedForm } from "../../ui/typed";
 import { dryRun, send, type Check } from "./load";
+import { FIELDS } from "./parts";
 import { Warnings } from "./reach";
 import type { Writing } from "./store";
 
@@ -23,7 +24,7 @@ export function SendCard({ app, writing, check }: { app: AppResponse; writing: W
   const lacking = lacks(draft) ?? (n === 0 ? "The audience is empty." : undefined);
   return (
     <Card title="Send">
-      {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}
+      {lacking ? <p class="soft">{lacking}</p> : <RefusedFields problem={check.problem} at={FIELDS} />}
       <Warnings check={check} />
       <p class="row">
         <button

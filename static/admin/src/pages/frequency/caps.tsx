@@ -1,7 +1,19 @@
 import { useState } from "preact/hooks";
+import { Refusal } from "../../api/problem";
 import type { AppResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
-import { CAP_TIERS, CAPS_MAX, capDraft, capOf, capsWords, NEW_CAP, UNITS, type CapDraft } from "../../lib/frequency";
+import {
+  CAP_TIERS,
+  CAPS_MAX,
+  capDraft,
+  capFaults,
+  capOf,
+  capsWords,
+  NEW_CAP,
+  UNITS,
+  type CapDraft,
+} from "../../lib/frequency";
+import { attentionWords } from "../../lib/format";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Draft, Notice } from "../../ui/draft";
@@ -72,6 +84,8 @@ function Edit({
           id="change-caps"
           work={async () => {
             setSaved(false);
+            const faults = caps.flatMap((cap) => Object.values(capFaults(cap)).filter(Boolean));
+            if (faults.length > 0) throw new Refusal(400, { detail: attentionWords(faults.length) });
             ask(true);
           }}
         >
@@ -129,10 +143,18 @@ function Row({
   change: (changes: Partial<CapDraft>) => void;
   remove: () => void;
 }) {
+  const faults = capFaults(cap);
   const units = UNITS.some(([unit]) => unit === cap.unit) ? UNITS : [...UNITS, [cap.unit, "seconds"] as const];
   return (
     <div class="cap" role="group" aria-label={`Cap ${n + 1}`}>
-      <Text label="At most" name={`cap-max-${n}`} value={cap.max} change={(max) => change({ max })} max={2} />
+      <Text
+        label="At most"
+        name={`cap-max-${n}`}
+        value={cap.max}
+        change={(max) => change({ max })}
+        max={2}
+        check={faults.max}
+      />
       <Choice
         label="messages"
         name={`cap-tiers-${n}`}
@@ -146,6 +168,7 @@ function Row({
         value={cap.window}
         change={(window) => change({ window })}
         max={5}
+        check={faults.window}
       />
       <Choice
         label="Unit"

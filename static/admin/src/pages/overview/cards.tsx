@@ -1,6 +1,6 @@
-import type { DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
+import type { AppResponse, DeadLetterGroup, LaneResponse, ReliabilityResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
-import { sliWords, type Queue } from "../../lib/figures";
+import { appOf, sliWords, type Queue } from "../../lib/figures";
 import { duration, things } from "../../lib/format";
 import { because, laneState, STATE_WORDS } from "../../lib/lanes";
 import { zone } from "../../lib/preferences";
@@ -32,7 +32,7 @@ export function QueueFigures({ queue }: { queue: Queue }) {
 }
 
 /** List of push services in trouble. Healthy ones are counted. */
-export function LaneList({ lanes }: { lanes: LaneResponse[] }) {
+export function LaneList({ lanes, apps }: { lanes: LaneResponse[]; apps: readonly AppResponse[] }) {
   const { link } = useFilters();
   const ill = lanes.filter((lane) => laneState(lane) !== "flowing");
   const shown = ill.slice(0, 5);
@@ -44,7 +44,7 @@ export function LaneList({ lanes }: { lanes: LaneResponse[] }) {
             const { word, tone } = STATE_WORDS[laneState(lane)];
             return (
               <li key={lane.lane} data-row>
-                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a>{" "}
+                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> {appOf(lane, apps)?.name}
                 <Badge tone={tone}>{word}</Badge>
                 <br />
                 <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>

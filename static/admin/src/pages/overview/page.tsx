@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { Kind } from "../../api/live";
-import type { AlertResponse, ChartResponse, LaneResponse } from "../../api/types";
+import type { AlertResponse, AppResponse, ChartResponse, LaneResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import {
   firstCreation,
@@ -106,6 +106,7 @@ function Figures() {
         queue={queue.known.value?.value}
         lanes={lanes.known.value?.value}
         alerts={alerts.known.value?.value}
+        apps={app ? undefined : apps}
         problem={(recent.problem.value ?? queue.problem.value)?.message}
       />
       <div class="grid">
@@ -162,7 +163,7 @@ function Figures() {
             isEmpty={(lanes) => lanes.length === 0}
             empty={<p>A push service appears with its first subscription.</p>}
           >
-            {(lanes) => <LaneList lanes={lanes} />}
+            {(lanes) => <LaneList lanes={lanes} apps={of} />}
           </Shown>
         </Card>
         <Card title="Failed deliveries" aside={<span class="fine">now</span>}>
@@ -392,6 +393,7 @@ interface SentenceProps {
   queue: Queue | undefined;
   lanes: LaneResponse[] | undefined;
   alerts: AlertResponse[] | undefined;
+  apps: readonly AppResponse[] | undefined;
   problem: string | undefined;
 }
 

@@ -1,7 +1,9 @@
 import { useState } from "preact/hooks";
+import { Refusal } from "../../api/problem";
 import type { AppResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
 import { calendarFrom, calendarWords, DAYS } from "../../lib/hours";
+import { zoneFault } from "../../lib/time-zone";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Draft, Notice } from "../../ui/draft";
@@ -65,6 +67,8 @@ function Edit({
         isOff={!operator.may}
         work={async (written) => {
           setSaved(false);
+          const fault = zoneFault(written.text("timezone"));
+          if (fault) throw new Refusal(400, { detail: `The time zone ${fault}.` });
           propose(calendarFrom(written, windows.length));
         }}
       >

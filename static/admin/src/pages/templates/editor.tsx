@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { AppResponse, TemplateResponse, TemplatePreview } from "../../api/types";
 import { useAsked, type Asked } from "../../lib/asked";
 import { content, objectOf } from "../../lib/draft";
-import { faultWords, languageWords } from "../../lib/format";
+import { languageWords } from "../../lib/format";
 import {
   ANYBODY,
   inLanguage,
@@ -211,17 +211,16 @@ function Languages({ draft, change, chosen, choose }: LanguagesProps) {
           change={write}
           max={35}
           placeholder="de, pt-BR"
+          check={fault}
         />
         <button type="button" id="add-language" disabled={locale.trim() === "" || fault !== undefined} onClick={add}>
           Add
         </button>
       </div>
-      <p class={fault ? "fault" : "fine"} role="status">
-        {fault
-          ? faultWords(fault)
-          : languages.length === 1
-            ? "All recipients get the same language."
-            : "A browser with de-AT gets de-AT, else de, else the default."}
+      <p class="fine" role="status">
+        {languages.length === 1
+          ? "All recipients get the same language."
+          : "A browser with de-AT gets de-AT, else de, else the default."}
       </p>
       {current && (
         <p>

@@ -77,11 +77,12 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 function Sample({ rows }: { rows: readonly SampleRow[] }) {
   if (rows.length === 0) return null;
   return (
-    <details open>
+    <details open class="sample">
       <summary>The first {things(rows.length, "row")}, column by column</summary>
       {rows.map(({ line, outcome, cells }) => (
         <Table
           key={line}
+          isCaptionShown
           caption={`Line ${count(line)}: ${OUTCOMES[outcome] ?? outcome}`}
           rows={cells.map((cell, n) => ({ ...cell, n }))}
           id={({ n }) => `${n}`}
