@@ -351,7 +351,7 @@ describe("results", () => {
     expect(intervals([variant("rounded", 9, 0, 0, 1e-18, 0.3)])[0]?.from).toBe(0);
   });
 
-  it("have no leader beside a winner or a running test", () => {
+  it("have no leader beside a winner", () => {
     const decide_at = "2027-01-15T12:00:00Z";
     expect([verdictBadge(false, { decide_at }), verdictBadge(true, { decide_at })]).toEqual([
       "Test is running",

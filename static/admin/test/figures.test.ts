@@ -36,6 +36,17 @@ describe("the sentence", () => {
     expect(say({})).toBe("All well: idle.");
   });
 
+  it("names the app of a held lane", () => {
+    const held = { held_until: "2027-01-15T14:32:00Z", held_reason: "operator" };
+    const lanes = [lane(1, "apple", held)];
+    const [shop, news] = [
+      { id: "app_shop", name: "Shop" },
+      { id: "app_news", name: "News" },
+    ];
+    expect(say({ lanes, apps: [shop, news] })).toBe("Shop: an operator holds Apple until 14:32.");
+    expect(say({ lanes, apps: [shop] })).toBe("An operator holds Apple until 14:32.");
+  });
+
   it("names held lanes first, with waiting deliveries", () => {
     const queue = { waiting: 8_120, waiting_or_more: false, oldest_waiting_s: 4_000 };
     const known = {

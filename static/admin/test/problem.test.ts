@@ -21,7 +21,7 @@ describe("a problem", () => {
     expect(told.faults.map(({ where }) => where)).toEqual(["/origin", "until"]);
   });
 
-  it("counts the fields that show all of its faults", () => {
+  it("counts fields that show all faults", () => {
     const faults = ["/content/title", "/content/title", "/ttl"].map((where) => ({ where, detail: "is wrong" }));
     expect(fieldsOf({ faults }, /^\/(content\/title|ttl)$/)).toBe(2);
     expect([fieldsOf({ faults }, /^\/ttl$/), fieldsOf({ faults: [] }, /./), fieldsOf(undefined, /./)]).toEqual([

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { barsWithin, changeOf, daysOf, pointsOf, rangeOf, zoomOf, zoomText } from "../src/lib/range";
+import { barsWithin, changeOf, daysOf, pointsOf, rangeFault, rangeOf, zoomOf, zoomText } from "../src/lib/range";
 
 const NOW = new Date("2027-01-15T08:00:20Z");
 const at = (time: string) => `2027-01-${time}.000Z`;
@@ -100,4 +100,18 @@ describe("a zoom", () => {
       barsWithin([], 60, 0, 1),
     ]).toEqual([[1, 2], [0, 0], undefined, undefined]);
   });
+});
+
+it("names both dates of a reversed custom range", () => {
+  const now = new Date("2027-01-15T08:00:00Z");
+  const fault = (from: string, to: string, range = "custom") => rangeFault({ range, from, to }, now);
+  expect(fault("2027-01-12", "2027-01-03")).toBe(
+    "The first day, 2027-01-12, is after the last day, 2027-01-03. The last 24 hours are shown instead.",
+  );
+  expect(fault("2027-01-16", "2027-01-17")).toMatch(/^The first day, 2027-01-16, is in the future\./);
+  expect(fault("", "2027-01-03")).toMatch(/^Enter both dates\./);
+  expect([fault("2027-01-03", "2027-01-03"), fault("2027-01-12", "2027-01-03", "week")]).toEqual([
+    undefined,
+    undefined,
+  ]);
 });

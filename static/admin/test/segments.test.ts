@@ -1,5 +1,25 @@
 import { describe, expect, it } from "vitest";
-import { about, BLANK, isWhole, read, SUBJECTS, verbsOf, write, type Condition } from "../src/lib/segments";
+import {
+  about,
+  BLANK,
+  isWhole,
+  noMatchWords,
+  read,
+  SUBJECTS,
+  verbsOf,
+  write,
+  type Condition,
+} from "../src/lib/segments";
+
+it("names attributes of an expression without members", () => {
+  expect(noMatchWords('plann = "pro" and (seats > 3 or plann = "x")')).toBe(
+    "No subscription matches. Check the spelling of the attributes plann, seats: unknown names are accepted, but have no value.",
+  );
+  expect(noMatchWords('plann = "pro"')).toContain("the attribute plann:");
+  expect([noMatchWords('tag("beta")'), noMatchWords('not (plan = "a" or tag("b"))')]).toEqual(
+    Array(2).fill("No subscription matches."),
+  );
+});
 
 describe("a text that rows can show", () => {
   it.each([

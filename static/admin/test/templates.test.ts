@@ -52,7 +52,7 @@ describe("a template that is written", () => {
     expect(withoutLanguage(two, 1)).toEqual(own);
   });
 
-  it("suggests the tag of a language by its name", () => {
+  it("suggests the tag of a named language", () => {
     expect(["Deutsch", "German", "français"].map((name) => untaken(BLANK, name))).toEqual([
       "is not a known language tag: write de for Deutsch",
       "is not a known language tag: write de for German",

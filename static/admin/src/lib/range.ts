@@ -111,6 +111,16 @@ export function rangeOf({ range, from, to, zoom }: Filters, now: Date, created?:
   return { id, ...spanOf(since, until), step: stepOf(until - since), before: spanOf(nominal - length, nominal) };
 }
 
+/** Fault of a custom range, for which the last day is shown instead. */
+export function rangeFault({ range, from = "", to = "" }: Filters, now: Date): string | undefined {
+  if (range !== "custom") return undefined;
+  const instead = "The last 24 hours are shown instead.";
+  const [first, last] = [Date.parse(`${from}T00:00Z`), Date.parse(`${to}T00:00Z`)];
+  if (Number.isNaN(first) || Number.isNaN(last)) return `Enter both dates. ${instead}`;
+  if (first > last) return `The first day, ${from}, is after the last day, ${to}. ${instead}`;
+  return first > now.getTime() ? `The first day, ${from}, is in the future. ${instead}` : undefined;
+}
+
 /** Change from the previous range: `+12 %`, `new`, `no change`. Undefined: nothing to compare. */
 export function changeOf(now: number | null | undefined, before: number | null | undefined): string | undefined {
   if (now == null || before == null || (now === 0 && before === 0)) return undefined;

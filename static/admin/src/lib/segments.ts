@@ -129,6 +129,14 @@ export const CHOICES: Partial<Record<Subject, readonly string[]>> = {
 /** Whether a condition has a value at all. */
 export const hasValue = ({ verb }: Condition): boolean => verb !== "exists" && verb !== "lacks";
 
+/** Hint for an expression without members. An attribute that was never stored is no error, so a misspelt name matches no subscription. */
+export function noMatchWords(expression: string): string {
+  const names = (read(expression) ?? []).flat().flatMap(({ subject, name }) => (subject === "attribute" ? name : []));
+  const unique = [...new Set(names)].filter(Boolean);
+  if (unique.length === 0) return "No subscription matches.";
+  return `No subscription matches. Check the spelling of ${unique.length === 1 ? "the attribute" : "the attributes"} ${unique.join(", ")}: unknown names are accepted, but have no value.`;
+}
+
 /** Condition with another subject; values that no longer fit are reset. */
 export function about(condition: Condition, subject: Subject): Condition {
   const verbs = verbsOf(subject).map(([verb]) => verb);

@@ -1,6 +1,6 @@
 /** Names of time zones. Pure. */
 
-/** Whether the browser knows a time zone, as the server does. */
+/** Whether a time zone exists in the time-zone data of the browser. */
 export function isZone(name: string): boolean {
   try {
     return name !== "" && Boolean(new Intl.DateTimeFormat("en", { timeZone: name }));

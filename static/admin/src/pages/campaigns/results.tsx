@@ -162,7 +162,7 @@ export function Runs({ app, campaign }: { app: AppResponse; campaign: Campaign }
               { head: "Time", cell: ({ at }) => <Time at={at} absolute /> },
               { head: "Accepted", isNumber: true, cell: ({ total }) => <Count n={total.accepted} /> },
               {
-                head: "CTR",
+                head: "CTR, of accepted",
                 isNumber: true,
                 cell: ({ reports }) => (reports?.click_rate == null ? "unknown" : percent(reports.click_rate)),
               },

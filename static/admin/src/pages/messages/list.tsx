@@ -194,7 +194,7 @@ function MessageTable({ messages }: { messages: MessageResponse[] }) {
         { head: "Shown", isNumber: true, isExtra: true, cell: ({ messages }) => number(sumsOf(messages).displayed) },
         { head: "Clicked", isNumber: true, isExtra: true, cell: ({ messages }) => number(sumsOf(messages).clicked) },
         {
-          head: "CTR",
+          head: "CTR, of accepted",
           isNumber: true,
           cell: ({ messages }) => {
             const { ctr } = sumsOf(messages);

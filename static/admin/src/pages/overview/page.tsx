@@ -21,6 +21,7 @@ import {
   pointsOf,
   RANGE_WORDS,
   RANGES,
+  rangeFault,
   rangeOf,
   zoomOf,
   type TimeRange,
@@ -224,6 +225,7 @@ function RangePicker() {
   const id = RANGES.find((id) => id === filters.range) ?? "hour";
   const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
   const now = clock.now().getTime();
+  const fault = rangeFault(filters, clock.now());
   const choose = (range: RangeId) => {
     const isCustom = range === "custom";
     change(
@@ -268,6 +270,11 @@ function RangePicker() {
               onChange={(event) => change({ to: event.currentTarget.value, zoom: undefined }, true)}
             />
           </label>
+          {fault && (
+            <p class="fault" role="alert">
+              {fault}
+            </p>
+          )}
         </>
       )}
     </div>
@@ -362,7 +369,7 @@ function CampaignTable({ campaigns, isOfOneApp }: { campaigns: load.RecentCampai
           isNumber: true,
           cell: ({ campaign }) => (campaign.progress ? <Count n={campaign.progress.total.accepted} /> : "–"),
         },
-        { head: "CTR", isNumber: true, cell: ({ campaign }) => ctrWords(campaign.progress) },
+        { head: "CTR, of accepted", isNumber: true, cell: ({ campaign }) => ctrWords(campaign.progress) },
       ]}
     />
   );

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, SegmentPreview } from "../../api/types";
 import { count, share } from "../../lib/format";
+import { noMatchWords } from "../../lib/segments";
 import { useAction } from "../../ui/action";
 import { Refused } from "../../ui/shown";
 import { preview } from "./load";
@@ -21,7 +22,7 @@ export function ReachFigure({
   const { run, isBusy, problem } = useAction(async () =>
     setExact({ of: segment, shown: await preview(app.id, segment, true) }),
   );
-  const { reach, warnings = [] } = exact?.of === segment ? exact.shown : shown;
+  const { reach, warnings = [], expression } = exact?.of === segment ? exact.shown : shown;
   return (
     <div class="reach" id="reach" data-old={isOld || undefined}>
       <p>
@@ -38,6 +39,11 @@ export function ReachFigure({
           </button>
         )}
       </p>
+      {reach.count === 0 && reach.of > 0 && (
+        <p class="fine" data-tone="retrying" id="no-match">
+          {noMatchWords(expression)}
+        </p>
+      )}
       {warnings.map(({ detail }) => (
         <p key={detail} class="fine" data-tone="retrying">
           It {detail}.
