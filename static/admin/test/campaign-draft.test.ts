@@ -5,6 +5,7 @@ import {
   BLANK,
   draftOf,
   lacks,
+  numberFaults,
   messageOf,
   planOf,
   slugOf,
@@ -215,7 +216,7 @@ it("says what is lacking", () => {
     "Correct the time zone.",
   );
   expect(lacks(titled("Hello", { when: "cron", cron: "0 25 * * *" }))).toBe("Correct the cron expression.");
-  expect(lacks(titled("Hello", { pace: "rate", perMinute: "tw" }))).toBe("Correct the send rate.");
+  expect(lacks(titled("Hello", { pace: "rate", perMinute: "tw" }))).toBe("Correct the numbers that are out of range.");
   expect(lacks({ ...withVariant(titled("")), name: "x" })).toBe("Variant A: Enter a title.");
 });
 
@@ -246,4 +247,15 @@ it("copies a sent message", () => {
     fromMessage({ ...sent, to: { all: true, segment: 'plan = "pro"' } }, { content: { title: "Hello" } }, "UTC"),
   ).toMatchObject({ narrowed: "own", expression: 'plan = "pro"' });
   expect(fromMessage(sent, { content: null }, "UTC")).toBeUndefined();
+});
+
+it("names numbers that are none or out of range", () => {
+  expect(numberFaults(BLANK)).toEqual({});
+  expect(numberFaults({ ...BLANK, perMinute: "x", share: "x" })).toEqual({});
+  expect(numberFaults({ ...BLANK, holdout: "5%", pace: "spread", spreadMinutes: "0.5" })).toEqual({
+    holdout: "must be a number from 0 to 50",
+    spreadMinutes: "must be a number from 1 to 40320",
+  });
+  const tested = { ...withVariant(BLANK), isTested: true, share: "60", testHours: "", confidence: "95,5" };
+  expect(Object.keys(numberFaults(tested))).toEqual(["share", "testHours", "confidence"]);
 });

@@ -13,7 +13,7 @@ import {
   unsaid,
   type Draft as MessageDraft,
 } from "./draft";
-import { numberFault } from "./format";
+import { decimalFault, numberFault } from "./format";
 import { isZone } from "./time-zone";
 
 export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
@@ -180,8 +180,23 @@ export function messageOf(draft: Draft, n = 0): MessageRequest {
   return { ...draft.more, ...saying, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
 }
 
-export const paceFault = ({ perMinute }: Pick<Draft, "perMinute">): string | undefined =>
-  numberFault(perMinute, 1, 9_999_999);
+type NumberField = "perMinute" | "spreadMinutes" | "followHours" | "holdout" | "share" | "testHours" | "confidence";
+
+/** Faults of the numbers in use, by field. A text that is no number would reach the server as null, which means no value. */
+export function numberFaults(draft: Draft): Partial<Record<NumberField, string>> {
+  const hours = (text: string) => decimalFault(text, 1 / 60, 672);
+  const isTested = draft.isTested && draft.variants.length > 1;
+  const found: [NumberField, string | undefined][] = [
+    ["perMinute", draft.pace === "rate" ? numberFault(draft.perMinute, 1, 1_000_000) : undefined],
+    ["spreadMinutes", draft.pace === "spread" ? decimalFault(draft.spreadMinutes, 1, 40_320) : undefined],
+    ["followHours", draft.when === "follow" ? hours(draft.followHours) : undefined],
+    ["holdout", draft.holdout.trim() ? decimalFault(draft.holdout, 0, 50) : undefined],
+    ["share", isTested ? decimalFault(draft.share, 0.01, 50) : undefined],
+    ["testHours", isTested ? hours(draft.testHours) : undefined],
+    ["confidence", isTested ? decimalFault(draft.confidence, 80, 99.9) : undefined],
+  ];
+  return Object.fromEntries(found.filter(([, fault]) => fault));
+}
 
 /** Missing or invalid part before the draft can be saved. Undefined: complete as far as the page can check. */
 export function lacks(draft: Draft): string | undefined {
@@ -196,7 +211,7 @@ export function lacks(draft: Draft): string | undefined {
   if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Enter the time.";
   if ((draft.when === "at" || draft.when === "cron") && !isZone(draft.timezone)) return "Correct the time zone.";
   if (draft.when === "cron" && cronFault(draft.cron)) return "Correct the cron expression.";
-  if (draft.pace === "rate" && paceFault(draft)) return "Correct the send rate.";
+  if (Object.keys(numberFaults(draft)).length > 0) return "Correct the numbers that are out of range.";
   if (draft.when === "follow" && !draft.follows) return "Choose the campaign to follow up.";
   return undefined;
 }

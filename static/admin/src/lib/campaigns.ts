@@ -108,7 +108,7 @@ export function firstRun({ schedule }: Pick<CampaignPlan, "schedule">, now: Date
 export const isStarting = (
   { state, runs, next_at }: Pick<Campaign, "state" | "runs" | "next_at">,
   now: Date,
-): boolean => state === "scheduled" && runs === 0 && (!next_at || Date.parse(next_at) - now.getTime() < STARTING_MS);
+): boolean => state === "scheduled" && runs === 0 && !!next_at && Date.parse(next_at) - now.getTime() < STARTING_MS;
 const STARTING_MS = 10_000;
 
 /**

@@ -60,6 +60,12 @@ export const numberFault = (text: string, least: number, most: number): string |
     ? undefined
     : `must be a whole number from ${count(least)} to ${count(most)}`;
 
+/** The same for a number with decimals. */
+export const decimalFault = (text: string, least: number, most: number): string | undefined =>
+  text.trim() !== "" && Number(text) >= least && Number(text) <= most
+    ? undefined
+    : `must be a number from ${Number(least.toFixed(2))} to ${most}`;
+
 /** Summary of faults that are shown at their fields. */
 export const attentionWords = (fields: number): string =>
   fields === 1 ? "One field needs attention." : `${count(fields)} fields need attention.`;

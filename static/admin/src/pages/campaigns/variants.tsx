@@ -1,5 +1,13 @@
 import { testWords } from "../../lib/campaigns";
-import { planOf, VARIANTS_MAX, withoutVariant, withVariant, type Draft, type Variant } from "../../lib/campaign-draft";
+import {
+  numberFaults,
+  planOf,
+  VARIANTS_MAX,
+  withoutVariant,
+  withVariant,
+  type Draft,
+  type Variant,
+} from "../../lib/campaign-draft";
 import { Card } from "../../ui/card";
 import { Check, Choice, Segments, Text } from "../composer/fields";
 import type { PartProps } from "./composer";
@@ -41,6 +49,7 @@ export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
 /** Shares of the variants, and the settings of a test. */
 export function VariantsCard({ draft, change, problem }: PartProps) {
   const { variants } = draft;
+  const faults = numberFaults(draft);
   const put = (n: number, changes: Partial<Variant>) =>
     change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
   const hasHours = draft.when === "at" || draft.when === "cron" || variants.some(({ hour }) => hour);
@@ -100,6 +109,7 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
             max={5}
             hint="Up to 50."
             fault={problem?.fault("/test/share")}
+            check={faults.share}
           />
           <Text
             label="Test duration (hours)"
@@ -108,6 +118,7 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
             change={(testHours) => change({ testHours })}
             max={6}
             fault={problem?.fault("/test/after")}
+            check={faults.testHours}
           />
           <Text
             label="Confidence (%)"
@@ -117,6 +128,7 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
             max={5}
             hint="80 to 99.9."
             fault={problem?.fault("/test/confidence")}
+            check={faults.confidence}
           />
           <Choice
             label="Without a winner, all others get"
@@ -130,7 +142,7 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
           />
         </div>
       )}
-      <p class="fine">{testWords(planOf(draft))}</p>
+      {!faults.share && !faults.testHours && !faults.confidence && <p class="fine">{testWords(planOf(draft))}</p>}
       {problem?.fault("/test") && <p class="fault">It {problem.fault("/test")}.</p>}
     </Card>
   );

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { paceWords, scheduleWords } from "../../lib/campaigns";
-import { paceFault, planOf, type When } from "../../lib/campaign-draft";
+import { numberFaults, planOf, type When } from "../../lib/campaign-draft";
 import { clock } from "../../lib/clock";
 import { cronFault, cronRefusal } from "../../lib/cron";
 import { zone } from "../../lib/preferences";
@@ -39,7 +39,8 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
       fault={problem?.fault("/schedule/timezone")}
     />
   );
-  const isOpen = (when !== "at" && when !== "recipient") || draft.at !== "";
+  const { followHours: fault } = numberFaults(draft);
+  const isOpen = !fault && ((when !== "at" && when !== "recipient") || draft.at !== "");
   return (
     <Card title="Schedule">
       <Segments
@@ -229,6 +230,7 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
         change={(followHours) => change({ followHours })}
         max={6}
         fault={problem?.fault("/follows/after")}
+        check={numberFaults(draft).followHours}
       />
     </div>
   );
@@ -236,6 +238,7 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
 
 /** Send rate, holdout and end. */
 export function LimitsCard({ draft, change, problem }: PartProps) {
+  const faults = numberFaults(draft);
   return (
     <Card title="Send rate and holdout">
       <div class="pair">
@@ -249,7 +252,9 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             ["spread", "Spread over a period"],
           ]}
           choose={(pace) => change({ pace: pace as typeof draft.pace })}
-          hint={draft.pace === "none" || paceFault(draft) ? undefined : paceWords(planOf(draft))}
+          hint={
+            draft.pace === "none" || faults.perMinute || faults.spreadMinutes ? undefined : paceWords(planOf(draft))
+          }
           fault={problem?.fault("/pace")}
         />
         {draft.pace === "rate" && (
@@ -260,7 +265,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             change={(perMinute) => change({ perMinute })}
             max={7}
             fault={problem?.fault("/pace/per_minute")}
-            check={paceFault(draft)}
+            check={faults.perMinute}
           />
         )}
         {draft.pace === "spread" && (
@@ -271,6 +276,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             change={(spreadMinutes) => change({ spreadMinutes })}
             max={5}
             fault={problem?.fault("/pace/spread_over")}
+            check={faults.spreadMinutes}
           />
         )}
         <Text
@@ -282,6 +288,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
           max={5}
           hint="Share of the audience that gets nothing, up to 50, to measure the effect."
           fault={problem?.fault("/holdout")}
+          check={faults.holdout}
         />
         <Moment
           label="Ends"
