@@ -249,7 +249,7 @@ it("copies a sent message", () => {
   expect(fromMessage(sent, { content: null }, "UTC")).toBeUndefined();
 });
 
-it("names numbers that are none or out of range", () => {
+it("names numbers that are out of range", () => {
   expect(numberFaults(BLANK)).toEqual({});
   expect(numberFaults({ ...BLANK, perMinute: "x", share: "x" })).toEqual({});
   expect(numberFaults({ ...BLANK, holdout: "5%", pace: "spread", spreadMinutes: "0.5" })).toEqual({

@@ -8,14 +8,11 @@ import type {
 } from "../src/api/types";
 import {
   actsOn,
-  axisEnd,
   ctrWords,
   brief,
-  changeWords,
   consequence,
   firstRun,
   going,
-  intervals,
   momentOf,
   parts,
   paceWords,
@@ -25,10 +22,8 @@ import {
   startWords,
   STATES,
   testWords,
-  verdict,
-  verdictBadge,
-  winnerWords,
 } from "../src/lib/campaigns";
+import { axisEnd, changeWords, intervals, verdict, verdictBadge, winnerWords } from "../src/lib/campaign-results";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   about,
+  attributesOf,
   BLANK,
   isWhole,
   noMatchWords,
@@ -10,6 +11,12 @@ import {
   write,
   type Condition,
 } from "../src/lib/segments";
+
+it("lists the attributes of expressions", () => {
+  expect(attributesOf(['plan = "pro" and tag("x")', "seats > 3 or exists(plan)", 'not (plan = "a" or b = 1)'])).toEqual(
+    ["plan", "seats"],
+  );
+});
 
 it("names attributes of an expression without members", () => {
   expect(noMatchWords('plann = "pro" and (seats > 3 or plann = "x")')).toBe(

@@ -129,12 +129,18 @@ export const CHOICES: Partial<Record<Subject, readonly string[]>> = {
 /** Whether a condition has a value at all. */
 export const hasValue = ({ verb }: Condition): boolean => verb !== "exists" && verb !== "lacks";
 
+/** Names of the attributes in expressions, each once, as far as rows can show them. */
+export function attributesOf(expressions: readonly string[]): string[] {
+  const conditions = expressions.flatMap((expression) => (read(expression) ?? []).flat());
+  const names = conditions.flatMap(({ subject, name }) => (subject === "attribute" && name ? name : []));
+  return [...new Set(names)].sort();
+}
+
 /** Hint for an expression without members. An attribute that was never stored is no error, so a misspelt name matches no subscription. */
 export function noMatchWords(expression: string): string {
-  const names = (read(expression) ?? []).flat().flatMap(({ subject, name }) => (subject === "attribute" ? name : []));
-  const unique = [...new Set(names)].filter(Boolean);
-  if (unique.length === 0) return "No subscription matches.";
-  return `No subscription matches. Check the spelling of ${unique.length === 1 ? "the attribute" : "the attributes"} ${unique.join(", ")}: unknown names are accepted, but have no value.`;
+  const names = attributesOf([expression]);
+  if (names.length === 0) return "No subscription matches.";
+  return `No subscription matches. Check the spelling of the ${names.length === 1 ? "attribute" : "attributes"} ${names.join(", ")}: unknown names are accepted, but have no value.`;
 }
 
 /** Condition with another subject; values that no longer fit are reset. */

@@ -8,7 +8,7 @@ import {
   verdictBadge,
   winnerWords,
   type Interval,
-} from "../../lib/campaigns";
+} from "../../lib/campaign-results";
 import { clock } from "../../lib/clock";
 import { count, languageWords, percent, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";

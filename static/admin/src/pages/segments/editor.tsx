@@ -2,6 +2,7 @@ import { useId, useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
 import {
   about,
+  attributesOf,
   BLANK,
   CHOICES,
   hasValue,
@@ -20,6 +21,7 @@ import { capital } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { Position } from "../../ui/position";
 import { loadTopics } from "../messages/load";
+import { loadSegments } from "./load";
 import "./segments.css";
 
 interface Props {
@@ -43,11 +45,15 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
     change(text);
   };
   const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
+  const stored = useResource(`segments to suggest from ${app.id}`, (stop) => loadSegments(app.id, undefined, stop), {
+    everyS: 300,
+  });
+  const expressions = (stored.known.value?.value.segments ?? []).map(({ expression }) => expression);
   return (
     <div class="segment-editor">
       <div class="builder" role="group" aria-label="Conditions">
         {groups ? (
-          <Builder groups={groups} build={build} topics={`${id}-topics`} />
+          <Builder groups={groups} build={build} topics={`${id}-topics`} attributes={`${id}-attributes`} />
         ) : (
           <p class="soft" id="only-text">
             {fault ? "Rows are shown when the text is valid." : "Rows cannot show this expression; edit it as text."}
@@ -55,6 +61,11 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
         )}
         <datalist id={`${id}-topics`}>
           {(topics.known.value?.value ?? []).map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+        <datalist id={`${id}-attributes`}>
+          {attributesOf(expressions).map((name) => (
             <option key={name} value={name} />
           ))}
         </datalist>
@@ -88,7 +99,19 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
   );
 }
 
-function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Groups) => void; topics: string }) {
+interface BuilderProps extends Suggestions {
+  groups: Groups;
+  build: (groups: Groups) => void;
+}
+
+/** Ids of the lists of suggestions. */
+interface Suggestions {
+  topics: string;
+  /** Attributes that stored segments use. */
+  attributes: string;
+}
+
+function Builder({ groups, build, topics, attributes }: BuilderProps) {
   const put = (at: number, group: readonly Condition[]) =>
     build(groups.map((other, n) => (n === at ? group : other)).filter((group) => group.length > 0));
   return (
@@ -109,6 +132,7 @@ function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Gr
                 condition={condition}
                 joint={n > 0}
                 topics={topics}
+                attributes={attributes}
                 change={(condition) =>
                   put(
                     at,
@@ -138,16 +162,15 @@ function Builder({ groups, build, topics }: { groups: Groups; build: (groups: Gr
   );
 }
 
-interface RowProps {
+interface RowProps extends Suggestions {
   condition: Condition;
   /** Whether it stands after another one, as another way to belong. */
   joint: boolean;
-  topics: string;
   change: (condition: Condition) => void;
   remove: () => void;
 }
 
-function Row({ condition, joint, topics, change, remove }: RowProps) {
+function Row({ condition, joint, topics, attributes, change, remove }: RowProps) {
   const { subject, name, verb, kind, value, within } = condition;
   const write = (changes: Partial<Condition>) => change({ ...condition, ...changes });
   const choices = verb === "is" || verb === "is-not" ? CHOICES[subject] : undefined;
@@ -170,6 +193,7 @@ function Row({ condition, joint, topics, change, remove }: RowProps) {
         <input
           aria-label="Attribute name"
           data-part="name"
+          list={attributes}
           placeholder="plan"
           maxLength={64}
           autocomplete="off"
