@@ -12,7 +12,7 @@ impl Walk {
     pub(super) async fn campaign(&self, route: &str, n: u32) -> String {
         let made = text(&self.api.post("/campaigns", campaign(1_000_000 + n)).await.ok(201)["id"]);
         let orders: &[&str] = match route.rsplit('/').next() {
-            Some("pause") => &["start"],
+            Some("pause" | "withdraw") => &["start"],
             Some("resume") => &["start", "pause"],
             _ => &[],
         };
