@@ -86,6 +86,14 @@ async fn accepted_message_is_removed_from_its_browsers() {
     assert_eq!(app.counts(&removal).await["accepted"], 3);
     assert!(app.message(&id).await["withdrawn_at"].is_string());
 
+    let story = async |message: &str| {
+        let path = format!("/v1/apps/shop/messages/{message}/deliveries/{}/explain", subscribers[0].id);
+        let story = app.get(&path).await["story"].clone();
+        story.as_array().unwrap().iter().map(|it| it["code"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(story(&id).await.contains(&"message_withdrawn".to_owned()));
+    assert!(story(&removal).await.contains(&"message_removes".to_owned()));
+
     let repeated = withdraw(&app, &id).await.ok(200);
     app.run_until_idle().await;
     assert_eq!(repeated["counts"]["withdrawal"]["removal"], removal, "a repeat changes nothing");

@@ -40,6 +40,10 @@ named! {
         MessageAccepted = "message_accepted",
         /// The message replays another one.
         MessageReplays = "message_replays",
+        /// The message was withdrawn.
+        MessageWithdrawn = "message_withdrawn",
+        /// The message removes another one from browsers.
+        MessageRemoves = "message_removes",
         /// Recipients of the message.
         Addressed = "addressed",
         /// Delivery policy for its retries.
@@ -164,6 +168,11 @@ pub struct ExplainedMessage {
     pub accepted_at: Timestamp,
     pub expires_at: Timestamp,
     pub replay_of: Option<MessageId>,
+    /// Message that it removes from browsers. `None`: an ordinary message.
+    pub withdraws: Option<MessageId>,
+    pub withdrawn_at: Option<Timestamp>,
+    /// Message that removes it from browsers.
+    pub removal: Option<MessageId>,
     pub content_deleted: bool,
     /// Whether retention has deleted its attempts.
     pub history_deleted: bool,

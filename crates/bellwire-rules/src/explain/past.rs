@@ -44,11 +44,31 @@ fn message(facts: &Facts, story: &mut Story) {
         let text = format!("It replays message {first}; a browser that showed that one drops this one.");
         story.say(None, Code::MessageReplays, text, json!({"replay_of": first}));
     }
-    let (to, whom) = addressed(facts);
-    story.say(None, Code::Addressed, format!("It is addressed to {to}."), whom);
+    withdrawal(facts, story);
+    if message.withdraws.is_none() {
+        let (to, whom) = addressed(facts);
+        story.say(None, Code::Addressed, format!("It is addressed to {to}."), whom);
+    }
     if message.content_deleted {
         let text = "Its content was deleted: every delivery had ended, and no open dead letter needed it.";
         story.say(None, Code::ContentDeleted, text.into(), json!({}));
+    }
+}
+
+/// Tells that the message was withdrawn, or that it removes another one.
+fn withdrawal(facts: &Facts, story: &mut Story) {
+    let message = &facts.message;
+    if let Some(at) = message.withdrawn_at {
+        let how = match message.removal {
+            Some(removal) => format!("message {removal} removes it from browsers"),
+            None => "no browser needs a removal, or its last pushes have not ended".into(),
+        };
+        let text = format!("It was withdrawn at {}: {how}.", story.time(at));
+        story.say(Some(at), Code::MessageWithdrawn, text, json!({"at": rfc3339(at), "removal": message.removal}));
+    }
+    if let Some(withdraws) = message.withdraws {
+        let text = format!("It removes message {withdraws} from the browsers that may have it.");
+        story.say(None, Code::MessageRemoves, text, json!({"withdraws": withdraws}));
     }
 }
 

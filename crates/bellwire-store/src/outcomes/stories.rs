@@ -74,6 +74,11 @@ pub struct StoryRow {
     pub ttl_s: i32,
     pub message_policy: Option<Value>,
     pub replay_of: Option<MessageId>,
+    /// Message that it removes from browsers. `None`: an ordinary message.
+    pub withdraws: Option<MessageId>,
+    pub withdrawn_at: Option<Timestamp>,
+    /// Message that removes it from browsers.
+    pub removal: Option<MessageId>,
     pub content_deleted: bool,
     pub enveloped: bool,
     pub accepted_at: Timestamp,
@@ -195,7 +200,8 @@ async fn read_row(
         r#"
         SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<AudienceFilter>", m.assigned_at,
                m.ttl_s, m.policy AS message_policy,
-               m.replay_of AS "replay_of: MessageId",
+               m.replay_of AS "replay_of: MessageId", m.withdraws AS "withdraws: MessageId", w.at AS "withdrawn_at?",
+               w.removal AS "removal?: MessageId",
                m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,
                a.timezone AS app_timezone, a.quiet_hours, t.name AS "topic?", t.policy AS topic_policy,
                ts.policy AS "tier_policy?", ts.off_peak, g.gateway AS "gateway?: Gateway", s.lane AS "lane?: LaneId",
@@ -212,6 +218,7 @@ async fn read_row(
         FROM messages m
         JOIN apps a ON a.id = m.app
         LEFT JOIN topics t ON t.id = m.topic
+        LEFT JOIN withdrawals w ON w.message = m.id
         LEFT JOIN tier_settings ts ON ts.app = m.app AND ts.tier = m.tier
         LEFT JOIN subscriptions s ON s.shard = $4 AND s.id = $3 AND s.app = m.app
         LEFT JOIN lanes g ON g.id = s.lane
