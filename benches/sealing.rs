@@ -178,7 +178,7 @@ fn bellwire_line<'a>(keys: &'a BrowserKeys, vapid: &'a SigningKey, payload: &str
         plaintext.clear();
         let id = delivery_id(&vault, message, subscription);
         let receipt = receipt_token(&vault, message, subscription);
-        template.render(&Stamp { id, receipt, retried: 0, withdraws: None, content_type: None }, &mut plaintext);
+        template.render(&Stamp { id, receipt, retried: 0, replaces: None, content_type: None }, &mut plaintext);
         seal(keys, &plaintext, padded_len(plaintext.len(), PLAINTEXT_MAX), out).expect("seals");
         black_box(cache.header(key_id, vapid, SUBJECT, ORIGIN, clock.now()));
     })

@@ -235,6 +235,7 @@ CREATE TABLE messages (
     clear_on_click    boolean     NOT NULL DEFAULT false, -- a click in one browser removes it from the person's others
     -- The message that this one removes from browsers; its own id: it closes notifications by tag; null: an ordinary message.
     withdraws         uuid,
+    is_update         boolean     NOT NULL DEFAULT false, -- it shows new content instead of removing the message
     -- What the delivery ids of that message derive from, since retention may delete it earlier.
     withdraws_root    uuid        CHECK ((withdraws_root IS NULL) = (withdraws IS NULL))
 );

@@ -14,6 +14,7 @@ pub(in crate::api) mod response;
 pub(crate) mod retry_headers;
 pub(in crate::api) mod send_at;
 pub(crate) mod sunset;
+pub(crate) mod update;
 pub(crate) mod withdraw;
 
 use axum::extract::State;
@@ -59,6 +60,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(cancel))
         .routes(routes!(show_by_key))
         .routes(routes!(cancel_by_key))
+        .merge(update::routes())
         .merge(withdraw::routes())
 }
 

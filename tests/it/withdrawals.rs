@@ -358,6 +358,69 @@ async fn click_clears_the_other_browsers_of_the_person() {
     app.finish().await;
 }
 
+async fn update(app: &TestApp, key: &str, body: Value) -> Reply {
+    app.call(Method::PATCH, &format!("/v1/apps/shop/messages/by-key/{key}"), body).await
+}
+
+#[tokio::test]
+async fn update_shows_new_content_in_the_same_place() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let id = app.send(json!({"all": true}), json!({"key": "price", "collapse_key": "price"})).await;
+    app.run_until_idle().await;
+    let ten = json!({"content": {"title": "Shoes", "body": "For 10 euro"}});
+    assert!(update(&app, "price", ten).await.ok(200)["update"].is_string());
+    app.run_until_idle().await;
+    let eleven = json!({"content": {"title": "Shoes", "body": "For 11 euro"}, "alert": true});
+    update(&app, "price", eleven).await.ok(200);
+    app.run_until_idle().await;
+    let got = pushes(&app, &subscriber);
+    assert_eq!(got.len(), 3);
+    for (push, body, silent) in [(&got[1], "For 10 euro", json!(true)), (&got[2], "For 11 euro", Value::Null)] {
+        assert_eq!(push.notification["data"]["bellwire"]["updates"], *got[0].id);
+        assert_eq!((&push.notification["body"], &push.notification["silent"]), (&json!(body), &silent));
+        assert_eq!(push.topic, got[0].topic, "it replaces what waits at the push service");
+    }
+    withdrawn(&app, &id).await;
+    let last = pushes(&app, &subscriber).pop().unwrap();
+    assert_eq!(last.withdraws.as_deref(), Some(&*got[0].id));
+    assert_eq!(last.topic, got[0].topic);
+    let refused = update(&app, "price", json!({"content": {"title": "Late"}})).await.ok(409);
+    assert_eq!(refused["code"], "message_cancelled");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn scheduled_message_is_sent_with_new_content() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    app.send(json!({"all": true}), json!({"send_at": json!(START + HOUR), "key": "sale"})).await;
+    let updated = update(&app, "sale", json!({"content": {"title": "Later"}})).await.ok(200);
+    assert_eq!(updated["update"], Value::Null);
+    app.advance(2 * HOUR).await;
+    let got = pushes(&app, &subscriber);
+    assert_eq!((got.len(), &got[0].notification["title"]), (1, &json!("Later")));
+    for wrong in [json!({}), json!({"content": {}}), json!({"content": {"title": ""}})] {
+        assert_eq!(update(&app, "sale", wrong).await.ok(422)["code"], "invalid");
+    }
+    assert_eq!(update(&app, "none", json!({"content": {"title": "x"}})).await.status, 404);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn update_waits_for_pushes_on_their_way() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let hold = app.simulator.add_rule(Rule::always(RuleAction::Hold)).unwrap();
+    app.send(json!({"all": true}), json!({"key": "price"})).await;
+    app.until_held(hold, 1).await;
+    let refused = update(&app, "price", json!({"content": {"title": "New"}})).await.ok(409);
+    assert_eq!(refused["code"], "message_sending");
+    assert!(app.simulator.remove_rule(hold));
+    app.run_until_idle().await;
+    app.finish().await;
+}
+
 #[tokio::test]
 async fn unknown_messages_and_removals_are_refused() {
     let app = TestApp::start().await;

@@ -51,6 +51,8 @@ pub(super) struct Message {
     pub expires_at: Timestamp,
     /// What the delivery ids of the message that it removes from browsers derive from. `None`: an ordinary message.
     pub withdraws_root: Option<MessageId>,
+    /// Whether it shows new content instead of removing that message.
+    pub is_update: bool,
     /// Trace context of its request. `None`: its deliveries are not traced.
     pub traced: Option<otlp::TraceOrigin>,
 }
@@ -108,6 +110,7 @@ impl Message {
             heard: conditions.heard,
             expires_at: row.expires_at,
             withdraws_root: row.withdraws_root,
+            is_update: row.is_update,
             traced: tracer.origin(row.traceparent.as_deref()),
         })
     }

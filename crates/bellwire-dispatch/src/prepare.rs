@@ -23,7 +23,7 @@ use bellwire_store::outcomes::ledger::unsent::STOPPED;
 use bellwire_store::outcomes::ledger::{ClaimableAt, End};
 use bellwire_template::TemplateFaultKind;
 use bellwire_vault::delivery_token::{delivery_id, receipt_token};
-use bellwire_webpush::payload::Stamp;
+use bellwire_webpush::payload::{Replaced, Stamp};
 use bellwire_webpush::seal::padded_len;
 use bellwire_webpush::vapid::TokenCache;
 
@@ -116,7 +116,9 @@ impl Preparation {
             id: delivery_id(vault, message.root, job.origin_id),
             receipt: receipt_token(vault, message.id, job.subscription),
             retried: job.retries,
-            withdraws: message.withdraws_root.map(|root| delivery_id(vault, root, job.origin_id)),
+            replaces: message
+                .withdraws_root
+                .map(|root| Replaced { id: delivery_id(vault, root, job.origin_id), is_update: message.is_update }),
             content_type: job.policy.request.as_ref().map(|request| &*request.header_content_type),
         };
         let mut plaintext = Vec::new();

@@ -18,4 +18,5 @@ pub mod stops;
 pub mod subscription_holds;
 pub mod templates;
 pub mod throttles;
+pub mod updates;
 pub mod withdrawals;

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A removal closes the notification of another delivery. Its stamp also has `"withdraws":"ID"`, the id of that delivery. Without
-//! Bellwire's worker it replaces the notification by its own text: it has the same tag.
+//! Bellwire's worker it replaces the notification by its own text: it has the same tag. An update has `"updates":"ID"` instead.
 //!
 //! In a raw payload's envelope the stamp also has `"content_type"`, if a delivery policy sets it (SNS's
 //! `requestPolicy.headerContentType`; a worker assumes `text/plain; charset=UTF-8` otherwise). No space is reserved for it: if
@@ -62,10 +62,19 @@ pub struct Stamp<'a> {
     pub receipt: [u8; 64],
     /// Number of previous attempts.
     pub retried: u32,
-    /// Delivery id of the notification that the push removes. `None`: an ordinary push.
-    pub withdraws: Option<[u8; 16]>,
+    /// Notification that the push removes or updates. `None`: an ordinary push.
+    pub replaces: Option<Replaced>,
     /// Media type of a raw payload, if a policy sets it.
     pub content_type: Option<&'a str>,
+}
+
+/// Notification of another delivery that a push removes or updates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Replaced {
+    /// Id of that delivery.
+    pub id: [u8; 16],
+    /// Whether the push shows new content in its place.
+    pub is_update: bool,
 }
 
 impl fmt::Debug for Stamp<'_> {
@@ -220,19 +229,20 @@ impl PayloadTemplate {
             out.extend_from_slice(CONTENT_TYPE.as_bytes());
             out.extend_from_slice(&json(content_type));
         }
-        let Some(withdraws) = stamp.withdraws.map(id_text) else {
+        let Some(replaced) = stamp.replaces else {
             out.push(b'}');
             return out.extend_from_slice(tail);
         };
-        out.extend_from_slice(br#","withdraws":""#);
-        out.extend_from_slice(&withdraws);
+        let id = id_text(replaced.id);
+        out.extend_from_slice(if replaced.is_update { &br#","updates":""#[..] } else { br#","withdraws":""# });
+        out.extend_from_slice(&id);
         out.extend_from_slice(br#""}"#);
         if self.has_tag {
             return out.extend_from_slice(tail);
         }
         out.extend_from_slice(tail.strip_suffix(b"}}").unwrap_or(tail));
         out.extend_from_slice(br#","tag":"bellwire:"#);
-        out.extend_from_slice(&withdraws);
+        out.extend_from_slice(&id);
         out.extend_from_slice(br#""}}"#);
     }
 }

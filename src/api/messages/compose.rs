@@ -1,6 +1,6 @@
 //! Checks a new message completely before anything is stored.
 
-mod content;
+pub(in crate::api::messages) mod content;
 
 use std::collections::HashSet;
 use std::hash::Hash;

@@ -299,7 +299,7 @@ fn values_stay_data_whatever_they_hold() {
     let own =
         compiled(json!({"content": {"title": "{{ attributes.x }}", "data": {"k": "{{ attributes.x }}"}}}), json!({}));
     let mut plaintext = Vec::new();
-    let stamp = payload::Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, withdraws: None, content_type: None };
+    let stamp = payload::Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, replaces: None, content_type: None };
     own.fill(0, &to).unwrap().written.render(&stamp, &mut plaintext);
     let read: Value = serde_json::from_slice(&plaintext).unwrap();
     assert_eq!(read["notification"]["data"]["bellwire"]["receipt"], "r".repeat(64));

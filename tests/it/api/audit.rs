@@ -144,6 +144,12 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         ),
         (delete.clone(), shop(&webhook), Value::Null, &[AuditAction::WebhookRemoved]),
         (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[AuditAction::MessageCancelled]),
+        (
+            patch.clone(),
+            shop("/messages/by-key/reminder"),
+            json!({"content": content()}),
+            &[AuditAction::MessageUpdated],
+        ),
         (post.clone(), shop("/messages/by-key/reminder/withdraw"), Value::Null, &[AuditAction::MessageWithdrawn]),
         (
             post.clone(),

@@ -64,6 +64,16 @@ async fn firefox_closes_and_prevents_withdrawn_messages() {
     titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
     site.until_counts(&first, json!({"displayed": 1, "closed": 0})).await;
 
+    let second = site.send_message(price(json!({"key": "price-17"}))).await;
+    site.until_counts(&second, json!({"displayed": 1})).await;
+    let new = json!({"content": {"title": "Boots", "body": "For 2 euro", "require_interaction": true}});
+    site.call(Method::PATCH, "/messages/by-key/price-17", new).await;
+    site.app.run_until_idle().await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &["Boots"]).await;
+    withdraw(site, &second).await;
+    until_reported(site, &second, "removed").await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
+
     // Closed while the message and its withdrawal are sent: with a collapse key, only the withdrawal is left.
     firefox.quit().await;
     let keyed = site.send_message(price(json!({"collapse_key": "price"}))).await;

@@ -71,6 +71,8 @@ named! {
         MessageResumed = "message.resumed",
         /// A message was cancelled.
         MessageCancelled = "message.cancelled",
+        /// A message that was sent got new content.
+        MessageUpdated = "message.updated",
         /// A message was withdrawn.
         MessageWithdrawn = "message.withdrawn",
         /// A campaign was created.

@@ -45,6 +45,8 @@ pub struct MessageRow {
     pub traceparent: Option<String>,
     /// What the delivery ids of the message that it removes from browsers derive from. `None`: an ordinary message.
     pub withdraws_root: Option<MessageId>,
+    /// Whether it shows new content instead of removing the message.
+    pub is_update: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
         pool,
         r#"/* load_messages */
         SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
-               m.withdraws_root,
+               m.withdraws_root, m.is_update,
                m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", t.policy AS topic_policy
         FROM unnest($1::uuid[]) AS wanted (id)
@@ -101,6 +103,7 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
         expires_at: row.expires_at,
         traceparent: row.traceparent,
         withdraws_root: row.withdraws_root.map(MessageId),
+        is_update: row.is_update,
     });
     Ok(opened.collect())
 }

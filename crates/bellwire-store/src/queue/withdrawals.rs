@@ -14,6 +14,7 @@ use crate::queue::sending;
 use crate::queue::sending::{Addressed, Audience, NewMessage};
 use crate::queue::steering::{self, MessageOrder, Steered};
 use crate::queue::stops::Stop;
+use crate::queue::updates;
 use crate::results::ChunkProgress;
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, uuid_of};
@@ -134,8 +135,10 @@ pub async fn advance(pool: &PgPool, vault: &Vault, id: MessageId, now: Timestamp
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;
         let Some(withdrawn) = lock(&mut tx, id).await? else { return Ok(ChunkProgress::Done) };
-        if steering::is_moving(&mut tx, id, now).await? {
-            return Ok(ChunkProgress::More);
+        for message in updates::of(&mut tx, id).await?.into_iter().chain([id]) {
+            if steering::is_moving(&mut tx, message, now).await? {
+                return Ok(ChunkProgress::More);
+            }
         }
         let removal = withdrawn.removal(vault, now);
         let recipients = recipients(&mut tx, id).await?;
@@ -158,10 +161,9 @@ async fn cancel(pool: &PgPool, id: MessageId, now: Timestamp) -> sqlx::Result<()
     let Some(app) = app else { return Ok(()) };
     retrying(|| async move {
         let mut tx = begin(pool).await?;
-        match steering::steer_within(&mut tx, app, id, MessageOrder::Cancel, now).await? {
-            Steered::Now { .. } => tx.commit().await,
-            _ => Ok(()),
-        }
+        steering::steer_within(&mut tx, app, id, MessageOrder::Cancel, now).await?;
+        updates::cancel(&mut tx, app, id, now).await?;
+        tx.commit().await
     })
     .await?;
     while steering::go_on(pool, id, now).await? == ChunkProgress::More {}
@@ -206,7 +208,8 @@ pub(super) async fn load(
         WithdrawnRow,
         r#"SELECT m.id AS "id: MessageId", coalesce(m.root, m.replay_of, m.id) AS "root!", m.app AS "app: AppId", a.name AS app_name,
              a.withdrawal_notice AS notice, $2::uuid AS sent_by, m.tier, m.urgency, m.content,
-             CASE WHEN NOT EXISTS (SELECT FROM messages l WHERE l.app = m.app AND l.topic_header = m.topic_header AND l.id > m.id)
+             CASE WHEN NOT EXISTS (SELECT FROM messages l WHERE l.app = m.app AND l.topic_header = m.topic_header AND l.id > m.id
+                                    AND l.withdraws IS DISTINCT FROM m.id)
                THEN m.topic_header END AS topic_header
            FROM messages m JOIN apps a ON a.id = m.app WHERE m.id = $1"#,
         (id.0, sent_by)
@@ -291,7 +294,7 @@ pub(super) enum RemovalRecipients {
 
 /// Returns the subscriptions that may have got a push of a message: those whose push service accepted it, did not respond to a
 /// POST, or failed after it, and those whose worker was stopped or crashed.
-async fn recipients(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<RemovalRecipients> {
+pub(super) async fn recipients(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<RemovalRecipients> {
     // The statement of a cursor, in `claims::cut`, has the same condition.
     let few = fetch_all!(
         &mut *conn,

@@ -39,7 +39,7 @@ pub(super) fn check_template(
     }
 }
 
-pub(super) fn check_content(
+pub(in crate::api::messages) fn check_content(
     content: Option<Notification>,
     compact: Option<Notification>,
     payload: Option<Payload>,

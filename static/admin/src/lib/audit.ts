@@ -28,6 +28,7 @@ export const ACTIONS: Record<Action, string> = {
   "message.paused": "paused a message",
   "message.resumed": "resumed a message",
   "message.cancelled": "cancelled a message",
+  "message.updated": "gave a message new content",
   "message.withdrawn": "withdrew a message",
   "topic.created": "created a topic",
   "topic.changed": "changed a topic",

@@ -4,11 +4,11 @@ import { reconcile } from "../shared/reconcile";
 import { loadAll, type Saved, settled } from "../shared/saved";
 import type { Bellwire, ClickHandler, RawHandler } from "./api";
 import { handleClick, resolve } from "./click";
-import { wasSeen, wasWithdrawn } from "./memory";
+import { wasChanged, wasSeen } from "./memory";
 import { notify, wasReplaced } from "./notify";
 import { flush, appUrl, receiptOf, report } from "./receipts";
 import { observeOthers } from "./others";
-import { withdraw } from "./withdraw";
+import { replace } from "./replace";
 import { type Ours, type Proposed, readPush } from "./wire";
 
 const SYNC_TAG = "bellwire";
@@ -49,7 +49,9 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     const push = readPush(octets, event.notification, event.appBadge);
     const { stamp } = push;
     const show = () =>
-      stamp?.withdraws ? withdraw(worker, push, stamp, bellwire) : notify(worker, push, bellwire, handler);
+      stamp?.withdraws || stamp?.updates
+        ? replace(worker, push, stamp, bellwire)
+        : notify(worker, push, bellwire, handler);
     if (others.acted(event)) warnOnce();
     let work: Promise<void>;
     if (stamp || (push.raw && handler)) {
@@ -88,7 +90,7 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     const byPerson = async () =>
       !(await wasReplaced(worker, event.notification.tag)) &&
       !(await wasSeen(receipt)) &&
-      !(id && (await wasWithdrawn(id)));
+      !(id && (await wasChanged(id, "withdrawn")));
     event.waitUntil(byPerson().then((was) => (was ? told(worker, bellwire, ours, "closed") : undefined)));
   });
 

@@ -24,16 +24,16 @@ export async function wasSeen(id: string): Promise<boolean> {
   return found !== undefined;
 }
 
-/** Entry of a withdrawn delivery among those that were seen. */
-const withdrawn = (id: string) => `withdrawn:${id}`;
+/** What replaced the content of a delivery, which must no longer be shown. */
+type Change = "withdrawn" | "updated";
 
-/** Whether a delivery was withdrawn, and its content must no longer be shown. */
-export const wasWithdrawn = (id: string) => wasSeen(withdrawn(id));
+/** Whether a delivery was withdrawn or updated. */
+export const wasChanged = (id: string, change: Change) => wasSeen(`${change}:${id}`);
 
-/** Stores that a delivery is withdrawn. */
-export async function rememberWithdrawn(id: string): Promise<void> {
+/** Stores that a delivery is withdrawn or updated. */
+export async function rememberChange(id: string, change: Change): Promise<void> {
   await remember(id, undefined);
-  await remember(withdrawn(id), undefined);
+  await remember(`${change}:${id}`, undefined);
 }
 
 /** Stores a delivery and its receipt in one transaction. */

@@ -2,7 +2,7 @@ import type { Message } from "../types";
 import { clock } from "../shared/clock";
 import { type News, newsChannel } from "../shared/news";
 import type { Bellwire, RawHandler, RawPush, Shown } from "./api";
-import { wasSeen, wasWithdrawn } from "./memory";
+import { wasChanged, wasSeen } from "./memory";
 import { appUrl, receiptOf, report } from "./receipts";
 import { asOurs } from "./others";
 import type { Ours, Push } from "./wire";
@@ -108,7 +108,8 @@ async function show(worker: ServiceWorkerGlobalScope, title: string, options: No
 async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Push, bellwire: Bellwire): Promise<void> {
   const { registration } = worker;
   const { fallback } = bellwire;
-  const shown = (await wasWithdrawn(id)) ? { title: fallback.title } : (push.shown ?? fallback);
+  const isOld = (await wasChanged(id, "withdrawn")) || (await wasChanged(id, "updated"));
+  const shown = isOld ? { title: fallback.title } : (push.shown ?? fallback);
   const [title, options] = dress(worker, shown, push, fallback, await appUrl(worker, bellwire));
   const there = (await registration.getNotifications()).find(({ data }) => data?.bellwire?.id === id);
   if (there) {
@@ -137,7 +138,7 @@ export const closeSoon = ({ registration }: ServiceWorkerGlobalScope, tag: strin
 export const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;
 
 /** Adds the data for a click. Each delivery has a tag, so a repeat can replace its notification. */
-function dress(
+export function dress(
   worker: ServiceWorkerGlobalScope,
   shown: Shown,
   { stamp }: Push,

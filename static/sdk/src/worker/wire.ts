@@ -7,6 +7,8 @@ export interface Stamp {
   retried: number;
   /** Id of the delivery whose notification this push removes. */
   withdraws?: string;
+  /** Id of the delivery whose notification this push replaces by new content. */
+  updates?: string;
 }
 
 /** Content of `data.bellwire` in a notification. */
@@ -102,8 +104,9 @@ function toShown(json: Json): Shown {
 function stampOf(holder: unknown): Stamp | undefined {
   const stamp = isObject(holder) ? holder.bellwire : undefined;
   if (!isObject(stamp) || !isText(stamp.id) || !isText(stamp.receipt)) return;
-  const { id, receipt, withdraws } = stamp;
-  return { id, receipt, retried: Number(stamp.retried) || 0, ...(isText(withdraws) && { withdraws }) };
+  const { id, receipt, withdraws, updates } = stamp;
+  const replaced = isText(withdraws) ? { withdraws } : isText(updates) ? { updates } : {};
+  return { id, receipt, retried: Number(stamp.retried) || 0, ...replaced };
 }
 
 function unwrap(payload: unknown): string | Uint8Array {

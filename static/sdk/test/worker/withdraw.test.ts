@@ -102,3 +102,55 @@ describe("a withdrawal", () => {
     expect(worker.opened).toEqual([`${SCOPE}x`]);
   });
 });
+
+/** Push that updates the delivery `ID`. */
+const update = (more: object = {}, id = OTHER) => {
+  const push = declarative({ title: "New", tag: `bellwire:${ID}`, silent: true, ...more }, {}, id);
+  Object.assign(push.notification.data.bellwire, { updates: ID });
+  return push;
+};
+
+describe("an update", () => {
+  it("replaces the notification silently", async () => {
+    await worker.push(declarative({ title: "Old", tag: "price" }));
+    await worker.push(update());
+    expect(worker.titles()).toEqual(["New"]);
+    expect(worker.last.options).toMatchObject({ tag: "price", silent: true });
+    expect(kinds()).toEqual(["displayed", "displayed"]);
+    await worker.push(update({ title: "Newer" }, "____________________CC"));
+    expect(worker.titles()).toEqual(["Newer"]);
+  });
+
+  it("alerts on request", async () => {
+    await worker.push(declarative({ title: "Old" }));
+    await worker.push(update({ silent: undefined }));
+    expect(worker.last.options).toMatchObject({ renotify: true });
+    expect(worker.titles()).toEqual(["New"]);
+  });
+
+  it("shows nothing after a click or a withdrawal", async () => {
+    await worker.push(declarative());
+    worker.last.close();
+    await worker.push(update());
+    await nothingIsShown();
+    expect(kinds()).toEqual(["displayed", "missed"]);
+    await worker.push(removal("____________________CC"));
+    await worker.push(update({}, "____________________DD"));
+    await nothingIsShown();
+  });
+
+  it("comes before the message itself", async () => {
+    await worker.push(update());
+    await worker.push(declarative({ body: "Secret" }));
+    await vi.waitFor(() => expect(worker.titles()).toEqual(["New"]));
+    expect(worker.registration.shown.map(({ options }) => options.body)).not.toContain("Secret");
+  });
+
+  it("is withdrawn with its message", async () => {
+    await worker.push(declarative());
+    await worker.push(update());
+    await worker.push(removal("____________________CC"));
+    await nothingIsShown();
+    expect(kinds()).toEqual(["displayed", "displayed", "removed"]);
+  });
+});

@@ -69,6 +69,7 @@ fn message(tier: Tier) -> Arc<Message> {
         heard: bellwire_core::hook::WebhookKinds::default(),
         expires_at: NOW,
         withdraws_root: None,
+        is_update: false,
         traced: None,
     })
 }

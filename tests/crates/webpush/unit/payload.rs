@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use bellwire_core::message::ENVELOPE_MEMBER;
 
-const STAMP: Stamp<'_> = Stamp { id: [0xff; 16], receipt: [b'r'; 64], retried: 7, withdraws: None, content_type: None };
+const STAMP: Stamp<'_> = Stamp { id: [0xff; 16], receipt: [b'r'; 64], retried: 7, replaces: None, content_type: None };
 
 fn notification(value: Value) -> Content {
     let content = Some(serde_json::from_value(value).unwrap());

@@ -23,7 +23,7 @@ fn rendered(shrunk: &Shrunk) -> Value {
     let mut out = Vec::new();
     shrunk
         .template
-        .render(&Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, withdraws: None, content_type: None }, &mut out);
+        .render(&Stamp { id: [0; 16], receipt: [b'r'; 64], retried: 0, replaces: None, content_type: None }, &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 

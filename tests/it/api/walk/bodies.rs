@@ -49,6 +49,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "PATCH /v1/apps/{app}/diagnoses/{code}" => {
             json!({"checks": [{"name": "clock", "ok": false, "found": "an hour off", "advice": "Set it."}]})
         }
+        "PATCH /v1/apps/{app}/messages/by-key/{key}" => json!({"content": content()}),
         "POST /v1/apps/{app}/users/{user}/withdraw" => json!({"tag": "chat-7"}),
         "PUT /v1/apps/{app}/withdrawal-notice" => json!({"title": "Shop"}),
         "PUT /v1/log-level" => json!({"filter": "debug"}),

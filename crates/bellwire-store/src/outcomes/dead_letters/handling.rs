@@ -340,7 +340,7 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, 
     execute!(
         &mut *conn,
         "UPDATE messages m SET replay_of = t.root, topic = t.topic, root = o.root, withdraws = o.withdraws,
-           withdraws_root = o.withdraws_root
+           withdraws_root = o.withdraws_root, is_update = coalesce(o.is_update, false)
          FROM unnest($1::uuid[], $2::uuid[], $3::integer[]) AS t (id, root, topic)
            LEFT JOIN messages o ON o.id = t.root WHERE m.id = t.id",
         (&made.messages as &[MessageId], &made.roots as &[MessageId], &made.topics as &[Option<i32>])

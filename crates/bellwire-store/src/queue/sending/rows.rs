@@ -341,5 +341,6 @@ fn stored(message: &NewMessage) -> MessageRow {
         expires_at: message.expires_at(),
         traceparent: message.traceparent.clone(),
         withdraws_root: None,
+        is_update: false,
     }
 }
