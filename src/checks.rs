@@ -183,8 +183,11 @@ pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Ch
     by_gravity(findings)
 }
 
-/// Sorts findings by severity, and keeps the order within each severity.
+/// Sorts findings by severity, and keeps the order within each severity. Omits the success of the key's file if its key fails.
 pub(crate) fn by_gravity(mut findings: Vec<CheckResult>) -> Vec<CheckResult> {
+    if findings.iter().any(|finding| finding.check == rules::MASTER_KEY && finding.health == Health::Failure) {
+        findings.retain(|finding| finding.check != rules::MASTER_KEY_FILE || finding.health != Health::Ok);
+    }
     findings.sort_by_key(|finding| finding.health);
     findings
 }
@@ -199,7 +202,7 @@ fn of_open_files() -> Option<CheckResult> {
 /// Checks that the file of the master key still unwraps the data keys, as the next start requires.
 async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<CheckResult> {
     let source = MasterKeySource::File(setup.master_key_file.clone()?);
-    Some(asked("master key", data_keys::check(pool, &source), rules::master_key).await)
+    Some(asked(rules::MASTER_KEY, data_keys::check(pool, &source), rules::master_key).await)
 }
 
 /// Checks how many more values the current seal key may encrypt.

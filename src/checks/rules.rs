@@ -95,38 +95,39 @@ pub(super) fn reach(setup: &Setup) -> CheckResult {
     }
 }
 
-const MASTER_KEY: &str = "master key file";
+pub(crate) const MASTER_KEY: &str = "master key";
+pub(super) const MASTER_KEY_FILE: &str = "master key file";
 
 pub(super) fn master_key_given() -> CheckResult {
-    CheckResult::ok(MASTER_KEY, "The master key is given by BELLWIRE_MASTER_KEY.")
+    CheckResult::ok(MASTER_KEY_FILE, "The master key is given by BELLWIRE_MASTER_KEY.")
 }
 
 pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> CheckResult {
     let name = file.display();
     match mode.map(|mode| mode & 0o777) {
         Ok(mode) if mode & 0o077 == 0 => {
-            CheckResult::ok(MASTER_KEY, format!("{name} is its owner's alone (mode {mode:o})."))
+            CheckResult::ok(MASTER_KEY_FILE, format!("{name} is its owner's alone (mode {mode:o})."))
         }
         Ok(mode) => CheckResult::failure(
-            MASTER_KEY,
+            MASTER_KEY_FILE,
             format!("{name} is readable or writable by other users (mode {mode:o}), so servers refuse to start."),
         )
         .advise("Remove their permissions. If strangers use this machine, also change the key.")
         .by(format!("chmod 600 {name}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => CheckResult::failure(
-            MASTER_KEY,
+            MASTER_KEY_FILE,
             format!("{name} is missing: without it, no server can start on this database."),
         )
         .advise("Restore it from its backup before you restart anything.")
         .by(format!("install -m 600 BACKUP {name}")),
-        Err(error) => CheckResult::failure(MASTER_KEY, format!("{name} cannot be examined: {error}."))
+        Err(error) => CheckResult::failure(MASTER_KEY_FILE, format!("{name} cannot be examined: {error}."))
             .advise("Give the user who runs Bellwire access to it.")
             .by(format!("ls -ld {name}")),
     }
 }
 
 pub(super) fn master_key(keys: usize) -> CheckResult {
-    CheckResult::ok("master key", format!("It opens {keys} data keys."))
+    CheckResult::ok(MASTER_KEY, format!("It opens {keys} data keys."))
 }
 
 pub(super) fn seal_key(values: i64) -> CheckResult {

@@ -6,13 +6,14 @@ use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use super::output::Output;
+use crate::checks::rules::MASTER_KEY;
 use crate::checks::{self, CheckResult};
 use crate::config::Config;
 use crate::server;
@@ -77,6 +78,15 @@ pub(crate) enum NewMasterKey {
 /// Wraps the data keys with a new master key. The new key is on disk before the database depends on it. After an interruption,
 /// calling this again completes the rotation.
 pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> anyhow::Result<Rotation> {
+    if let NewMasterKey::InFile(path) = &new {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        ensure!(
+            above.is_dir(),
+            "--to-file {}: the directory {} does not exist; create it, or name a file in an existing directory",
+            path.display(),
+            above.display()
+        );
+    }
     on_database(config, async |pool| match new {
         NewMasterKey::InPlace => match config.master_key_source() {
             MasterKeySource::File(path) => rotate_file(pool, &path).await,
@@ -127,14 +137,14 @@ async fn rotate_to(pool: &PgPool, from: &MasterKeySource, new: &MasterKey) -> an
         return Ok(Rotation::Finished);
     }
     let old = from.read().await?.context("there is no master key")?;
-    rewrap(pool, &old, new).await?;
+    rewrap(pool, &old, new, from).await?;
     Ok(Rotation::Rotated)
 }
 
-async fn rewrap(pool: &PgPool, old: &MasterKey, new: &MasterKey) -> anyhow::Result<()> {
+async fn rewrap(pool: &PgPool, old: &MasterKey, new: &MasterKey, from: &MasterKeySource) -> anyhow::Result<()> {
     let now = now(pool).await?;
     let mut tx = begin(pool).await?;
-    data_keys::rotate_master(&mut tx, old, new).await?;
+    data_keys::rotate_master(&mut tx, old, new).await.map_err(|error| error.with(from))?;
     AuditEntry::new(Actor::LOCAL, None, AuditAction::MasterKeyRotated, "master key").record(&mut tx, 1, now).await?;
     Ok(tx.commit().await?)
 }
@@ -161,7 +171,7 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
     }
     let new = MasterKey::generate();
     new.write(&next)?;
-    rewrap(pool, &old, &new).await?;
+    rewrap(pool, &old, &new, &MasterKeySource::File(path.to_owned())).await?;
     replace()?;
     Ok(Rotation::Rotated)
 }
@@ -169,10 +179,11 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
 /// Adds a seal key, which takes effect after a delay.
 pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<NewDataKey> {
     on_database(config, async |pool| {
-        let master = config.master_key_source().read().await?.context("there is no master key")?;
+        let source = config.master_key_source();
+        let master = source.read().await?.context("there is no master key")?;
         let now = now(pool).await?;
         let mut tx = begin(pool).await?;
-        let added = data_keys::add_seal_key(&mut tx, &master, now).await?;
+        let added = data_keys::add_seal_key(&mut tx, &master, now).await.map_err(|error| error.with(&source))?;
         AuditEntry::new(Actor::LOCAL, None, AuditAction::SealKeyAdded, added.number).record(&mut tx, 1, now).await?;
         tx.commit().await?;
         Ok(added)
@@ -260,7 +271,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                     master_key(&options, &config.master_key_source()).await
                 }
                 _ => match config.master_key_source().check() {
-                    Ok(()) => CheckResult::ok("master key", "the first start creates the keys"),
+                    Ok(()) => CheckResult::ok(MASTER_KEY, "the first start creates the keys"),
                     Err(error) => wrong_key(error),
                 },
             });
@@ -286,8 +297,8 @@ async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> Che
         Err(error) => return wrong_key(error),
     };
     match data_keys::check(&mut connection, source).await {
-        Ok(0) => CheckResult::ok("master key", "the first start creates the keys"),
-        Ok(keys) => CheckResult::ok("master key", format!("opens {keys} data keys")),
+        Ok(0) => CheckResult::ok(MASTER_KEY, "the first start creates the keys"),
+        Ok(keys) => CheckResult::ok(MASTER_KEY, format!("opens {keys} data keys")),
         Err(error) => wrong_key(error),
     }
 }
@@ -316,7 +327,7 @@ fn unusable(error: impl Display) -> CheckResult {
 
 fn wrong_key(error: impl Display) -> CheckResult {
     let advice = "Put back the master key that the database was made with; this shows where it is read from.";
-    CheckResult::failure("master key", error).advise(advice).by("bellwire serve --print-config")
+    CheckResult::failure(MASTER_KEY, error).advise(advice).by("bellwire serve --print-config")
 }
 
 fn open_files() -> CheckResult {

@@ -68,10 +68,7 @@ impl Snippets {
   }};
 </script>"##
             ),
-            send: invocation::complete(&format!(
-                "bellwire send --app {slug} --topic {TOPIC} --title Hello --body \"It works\""
-            ))
-            .into_owned(),
+            send: format!("bellwire send --app {slug} --topic {TOPIC} --title Hello --body \"It works\""),
         }
     }
 }
@@ -97,7 +94,10 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
          On your page:\n\n{page}\n\n\
          To send, once a visitor has pressed the button:\n\n{send}\n"
     );
-    call.out.say(&json!({"app": made, "key": key, "worker": worker, "page": page, "send": send}), &people)?;
+    call.out.say(
+        &json!({"app": made, "key": key, "worker": worker, "page": page, "send": invocation::complete(&send)}),
+        &people,
+    )?;
     if request.body["subject"] == NO_CONTACT {
         call.out.note(&format!(
             "Before you go public, name a contact for push services: bellwire vapid subject --app {slug} mailto:you@your.domain"

@@ -73,7 +73,8 @@ pub(super) fn arguments(flags: &Flags) -> String {
     file.into_iter().chain(values).map(argument).collect()
 }
 
-fn quoted(word: &str) -> String {
+/// Quotes a word for the shell, where it needs that.
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@,%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

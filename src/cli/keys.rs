@@ -4,8 +4,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admin::{self, NewMasterKey};
+use super::invocation::quoted;
 use super::output::{Output, table};
 use super::{EXIT_CODES, ServerSettings};
+use bellwire_vault::master_key::MasterKeySource;
+
+const BY_COMMAND: &str = "BELLWIRE_MASTER_KEY_COMMAND=";
 
 /// Actions on the master key.
 #[derive(Debug, Subcommand)]
@@ -19,7 +23,7 @@ pub(super) enum MasterKey {
 /// Source of the new master key.
 #[derive(Debug, Args)]
 pub(super) struct Rotate {
-    /// The new key is in this file; it is made there if there is none. By default the file of the master key is replaced.
+    /// The new key is in this file; it is created there if missing, in an existing directory. By default the file of the master key is replaced.
     #[arg(long, value_name = "FILE", conflicts_with = "to_command")]
     to_file: Option<PathBuf>,
     /// The new key is what this command of the shell prints.
@@ -37,10 +41,38 @@ impl MasterKey {
             (None, Some(command)) => NewMasterKey::PrintedBy(command),
             (None, None) => NewMasterKey::InPlace,
         };
-        let rotation = admin::rotate_master_key(&settings.load()?, new).await?;
-        let text = "The data keys are wrapped by the new master key. Keep the old one for as long as you keep backups of before.";
-        Ok(out.say(&json!({"rotation": rotation}), text)?)
+        let config = settings.load()?;
+        let setting = setting(&new)?;
+        let next = match &setting {
+            Some(line) => {
+                let old = match config.master_key_source() {
+                    MasterKeySource::Given(_) => "\nand remove BELLWIRE_MASTER_KEY",
+                    MasterKeySource::Command(_) if !line.starts_with(BY_COMMAND) => {
+                        "\nand remove BELLWIRE_MASTER_KEY_COMMAND"
+                    }
+                    _ => "",
+                };
+                format!("\nBefore the next start of a server, set\n  {line}{old}")
+            }
+            None => String::new(),
+        };
+        let rotation = admin::rotate_master_key(&config, new).await?;
+        let text = format!(
+            "The data keys are wrapped by the new master key. Keep the old key as long as you keep earlier backups.{next}"
+        );
+        Ok(out.say(&json!({"rotation": rotation, "setting": setting}), &text)?)
     }
+}
+
+/// Returns the setting with which servers find the new key. `None`: the setting does not change.
+fn setting(new: &NewMasterKey) -> std::io::Result<Option<String>> {
+    Ok(match new {
+        NewMasterKey::InPlace => None,
+        NewMasterKey::InFile(file) => {
+            Some(format!("BELLWIRE_MASTER_KEY_FILE={}", quoted(&std::path::absolute(file)?.display().to_string())))
+        }
+        NewMasterKey::PrintedBy(command) => Some(format!("{BY_COMMAND}{}", quoted(command))),
+    })
 }
 
 /// Actions on data keys.

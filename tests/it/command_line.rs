@@ -251,6 +251,34 @@ async fn interrupted_master_key_rotation_is_finished_next() {
 }
 
 #[tokio::test]
+async fn rotation_to_a_file_names_the_setting() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    let verb = |verb: &[&str]| {
+        let mut command = bellwire(dir.path());
+        command.args(verb).env("DATABASE_URL", database.url());
+        command
+    };
+    assert!(run(&mut verb(&["migrate"])).await.status.success());
+    let refused = run(&mut verb(&["master-key", "rotate", "--to-file", "none/key"])).await;
+    assert!(error_text(&refused).contains("the directory none does not exist"), "{refused:?}");
+    assert!(!dir.path().join("none").exists());
+
+    let output = run(&mut verb(&["master-key", "rotate", "--to-file", "new.key"])).await;
+    let path = dir.path().canonicalize().expect("a directory").join("new.key");
+    let line = format!("BELLWIRE_MASTER_KEY_FILE={}", path.display());
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&line), "{output:?}");
+    let old = run(&mut verb(&["doctor", "--offline", "--json"])).await;
+    let findings = json(&old)["findings"].as_array().expect("findings").clone();
+    let of_key: Vec<_> =
+        findings.iter().filter(|it| it["check"].as_str().is_some_and(|it| it.starts_with("master key"))).collect();
+    assert!(matches!(of_key.as_slice(), [one] if one["health"] == "failure"), "{of_key:?}");
+    let tried = of_key[0]["detail"].as_str().expect("a text");
+    assert!(tried.contains("master.key is not the one"), "{tried}");
+    let migrate = run(verb(&["migrate"]).env("BELLWIRE_MASTER_KEY_FILE", &path)).await;
+    assert!(migrate.status.success(), "{migrate:?}");
+}
+
+#[tokio::test]
 async fn server_without_migration_right_refuses_old_schema() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     sqlx::query("DELETE FROM _sqlx_migrations WHERE version = 4").execute(&database.pool).await.expect("1 row");

@@ -67,7 +67,11 @@ async fn wrong_master_key_migrates_nothing() {
     MasterKey::generate().write(&dir.path().join("master.key")).expect("written");
     run(&database.pool, "DELETE FROM _sqlx_migrations WHERE version = 4").await;
     let output = migrate(dir.path(), &[("DATABASE_URL", database.url())]).await;
-    assert!(said(&output).contains("the master key is not the one"), "{output:?}");
+    assert!(
+        said(&output)
+            .contains(&format!("the master key in {} is not the one", dir.path().join("master.key").display())),
+        "{output:?}"
+    );
     let error = store::check_schema(&database.options()).await.expect_err("as it was");
     assert!(matches!(&error, SchemaError::Old { missing } if *missing == [4]), "{error}");
 }

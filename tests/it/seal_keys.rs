@@ -102,7 +102,7 @@ async fn running_server_survives_master_key_rotation() {
     tx.commit().await.expect("committed");
     let (before, after) = (MasterKeySource::Given(master_key()), MasterKeySource::Given(new));
     let error = data_keys::refresh(&app.pool, &before, &app.vault, app.clock.now()).await.expect_err("the old one");
-    assert!(matches!(error, data_keys::Error::Wrong), "{error}");
+    assert!(matches!(error, data_keys::Error::Wrong(_)), "{error}");
     assert_eq!(sealed_by(&app.vault), 1, "it goes on with what it has");
     assert!(data_keys::refresh(&app.pool, &after, &app.vault, app.clock.now()).await.expect("the new one"));
     app.finish().await;

@@ -130,7 +130,7 @@ async fn later_starts_need_the_same_master_key() {
 
     let wrong = MasterKeySource::Given(MasterKey::generate());
     let error = data_keys::open(&database.pool, &wrong, START).await.expect_err("another key");
-    assert!(matches!(error, data_keys::Error::Wrong), "{error}");
+    assert!(matches!(error, data_keys::Error::Wrong(_)), "{error}");
     let elsewhere = MasterKeySource::File(dir.path().join("lost.key"));
     let error = data_keys::open(&database.pool, &elsewhere, START).await.expect_err("no key");
     assert!(matches!(error, data_keys::Error::Missing(_)), "{error}");
@@ -148,7 +148,7 @@ async fn new_master_key_replaces_the_old() {
     let mut connection = database.pool.acquire().await.expect("a connection");
     data_keys::rotate_master(&mut connection, old_key, &new).await.expect("rotated");
     let error = data_keys::open(&database.pool, &old, START).await.expect_err("the old key");
-    assert!(matches!(error, data_keys::Error::Wrong), "{error}");
+    assert!(matches!(error, data_keys::Error::Wrong(_)), "{error}");
     let vault = data_keys::open(&database.pool, &MasterKeySource::Given(new), START).await.expect("the new key");
     assert_eq!(vault.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
 }

@@ -184,6 +184,17 @@ impl fmt::Debug for MasterKeySource {
     }
 }
 
+/// Names the source after a preposition, without secrets.
+impl fmt::Display for MasterKeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(_) => f.write_str("in the setting master_key (BELLWIRE_MASTER_KEY)"),
+            Self::File(path) => write!(f, "in {}", path.display()),
+            Self::Command(_) => f.write_str("printed by master_key_command (BELLWIRE_MASTER_KEY_COMMAND)"),
+        }
+    }
+}
+
 impl MasterKeySource {
     /// Returns the key, or `None` if its file does not exist. Runs a command at each call.
     pub async fn read(&self) -> Result<Option<MasterKey>, Error> {

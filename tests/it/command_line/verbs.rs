@@ -1,6 +1,7 @@
 //! The verbs about apps, keys and messages.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
 use serde_json::json;
@@ -219,6 +220,13 @@ async fn init_prints_what_to_paste() {
     assert!(again.contains("there is an app shop already, and nothing was changed"), "{again}");
     assert!(again.contains("key create --app shop"), "{again}");
     assert_eq!(shell.json(&["key", "list", "--app", "shop"]).await["data"].as_array().map(Vec::len), Some(1));
+    let mut in_path = shell.command(&["init", "a", "--origin", "http://localhost:1"]);
+    let flags = if shell.remote.is_some() { "--server" } else { "--data-dir" };
+    if shell.remote.is_none() {
+        in_path.args([flags, "."]);
+    }
+    let printed = String::from_utf8(run(in_path.arg0("bellwire")).await.stdout).expect("UTF-8");
+    assert_eq!(printed.matches(flags).count(), 1, "{printed}");
     let public = shell.json(&["init", "b", "--origin", "https://shop.example.com"]).await;
     assert_eq!(public["app"]["vapid_key"]["subject"], "https://shop.example.com");
     let refused = shell.refused(&["init", "c", "--origin", "http://shop.example.com"]).await;

@@ -33,12 +33,12 @@ pub enum Error {
          without it endpoints, payloads and VAPID keys stay sealed", .0.display()
     )]
     Missing(PathBuf),
-    /// The master key cannot unwrap the data keys.
+    /// The master key cannot unwrap the data keys. The text is the source of the key after a space, or empty.
     #[error(
-        "the master key is not the one that this database was set up with (if a change of it was interrupted, run \
+        "the master key{0} is not the one that this database was set up with (if a change of it was interrupted, run \
          `bellwire master-key rotate` again)"
     )]
-    Wrong,
+    Wrong(String),
     /// The master key is missing or invalid.
     #[error(transparent)]
     Master(#[from] master_key::Error),
@@ -47,6 +47,16 @@ pub enum Error {
         "the database holds apps or API keys but no data keys: table data_keys was emptied; restore it from a backup"
     )]
     Lost,
+}
+
+const WRONG: Error = Error::Wrong(String::new());
+
+impl Error {
+    /// Adds the source of the key to [`Error::Wrong`].
+    #[must_use]
+    pub fn with(self, source: &MasterKeySource) -> Self {
+        if let Self::Wrong(_) = self { Self::Wrong(format!(" {source}")) } else { self }
+    }
 }
 
 /// A row of `data_keys`. The wrapped key is not secret.
@@ -77,7 +87,7 @@ mod as_base64url {
 
 impl WrappedKey {
     fn unwrap(&self, master: &MasterKey) -> Result<Zeroizing<[u8; 32]>, Error> {
-        master.unwrap(self.number, &self.purpose, &self.wrapped).ok_or(Error::Wrong)
+        master.unwrap(self.number, &self.purpose, &self.wrapped).ok_or(WRONG)
     }
 }
 
@@ -89,7 +99,7 @@ pub async fn open(pool: &PgPool, source: &MasterKeySource, now: Timestamp) -> Re
     let rows = locked_rows(&mut tx).await?;
     if !rows.is_empty() {
         let current = current(&mut *tx, now).await?;
-        return unlock(&rows, &there(found, source)?, current);
+        return unlock(&rows, &there(found, source)?, current).map_err(|error| error.with(source));
     }
     refuse_lost_keys(&mut tx).await?;
     if let (None, MasterKeySource::File(path)) = (&found, source) {
@@ -110,7 +120,7 @@ fn there(found: Option<MasterKey>, source: &MasterKeySource) -> Result<MasterKey
         (Some(master), _) => Ok(master),
         // Another process may have made it since it was looked for.
         (None, MasterKeySource::File(path)) => MasterKey::read(path)?.ok_or_else(|| Error::Missing(path.clone())),
-        (None, _) => Err(Error::Wrong),
+        (None, _) => Err(WRONG.with(source)),
     }
 }
 
@@ -132,7 +142,7 @@ pub async fn wrapped(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<WrappedK
 /// Unwraps data keys from any storage, such as a backup. The newest one encrypts.
 pub async fn open_wrapped(rows: &[WrappedKey], source: &MasterKeySource) -> Result<Vault, Error> {
     let newest = rows.iter().filter(|row| row.purpose == SEAL).map(|row| row.number).max();
-    unlock(rows, &there(source.read().await?, source)?, newest.ok_or(Error::Lost)?)
+    unlock(rows, &there(source.read().await?, source)?, newest.ok_or(Error::Lost)?).map_err(|error| error.with(source))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -161,8 +171,9 @@ pub async fn refresh(pool: &PgPool, source: &MasterKeySource, vault: &Vault, now
         return Ok(false);
     }
     let rows = wrapped(pool).await?;
-    let (seal, _) = unwrap_all(&rows, &there(source.read().await?, source)?)?;
-    vault.adopt(seal.iter().map(|(number, key)| (*number, **key)), u16::try_from(current).map_err(|_| Error::Wrong)?);
+    let master = there(source.read().await?, source)?;
+    let (seal, _) = unwrap_all(&rows, &master).map_err(|error| error.with(source))?;
+    vault.adopt(seal.iter().map(|(number, key)| (*number, **key)), u16::try_from(current).map_err(|_| WRONG)?);
     Ok(true)
 }
 
@@ -256,7 +267,7 @@ async fn refuse_lost_keys(tx: &mut PgConnection) -> Result<(), Error> {
 
 fn unlock(rows: &[WrappedKey], master: &MasterKey, current: i16) -> Result<Vault, Error> {
     let (seal, lookup) = unwrap_all(rows, master)?;
-    let current = u16::try_from(current).map_err(|_| Error::Wrong)?;
+    let current = u16::try_from(current).map_err(|_| WRONG)?;
     if !seal.iter().any(|(number, _)| *number == current) {
         return Err(Error::Lost);
     }
@@ -273,7 +284,7 @@ fn unwrap_all(rows: &[WrappedKey], master: &MasterKey) -> Result<Unwrapped, Erro
         let key = row.unwrap(master)?;
         match row.purpose.as_str() {
             LOOKUP => lookup = Some(key),
-            _ => seal.push((u16::try_from(row.number).map_err(|_| Error::Wrong)?, key)),
+            _ => seal.push((u16::try_from(row.number).map_err(|_| WRONG)?, key)),
         }
     }
     Ok((seal, lookup.ok_or(Error::Lost)?))
