@@ -42,6 +42,19 @@ async fn plan_faults_are_pointed_to_when_saved() {
         let refused = app.call(Method::POST, "/v1/apps/shop/campaigns", plan("x", more.clone())).await.ok(422);
         assert_eq!(refused["errors"][0]["pointer"], pointer, "{more}: {refused}");
     }
+    let many = json!({
+        "message": {"to": {"topic": "nwes"}, "content": {"title": "x"}},
+        "schedule": {"cron": "0 25 * 13 *", "timezone": "Mars/Olympus"},
+    });
+    let refused = app.call(Method::POST, "/v1/apps/shop/campaigns", plan("x", many)).await.ok(422);
+    let text = refused["errors"].to_string();
+    for fault in [
+        "the hour \\\"25\\\" must be 0 to 23; the month \\\"13\\\" must be 1 to 12",
+        "must be an IANA time zone such as Europe/Vienna (found \\\"Mars/Olympus\\\")",
+        "topic \\\"nwes\\\" does not exist in this app",
+    ] {
+        assert!(text.contains(fault), "{fault} in {text}");
+    }
     create(&app, plan("taken", json!({}))).await;
     let again = app.call(Method::POST, "/v1/apps/shop/campaigns", plan("taken", json!({}))).await;
     assert_eq!(again.ok(409)["code"], "campaign_exists");

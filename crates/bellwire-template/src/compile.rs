@@ -166,7 +166,10 @@ impl Compiler {
             match self.text(&place, &source) {
                 Ok(Text::Same(text)) => place.set(&mut base, text),
                 Ok(Text::Own(gap)) => gaps.push(gap),
-                Err(detail) => self.faults.push(TemplateFault::unfit(format!("{at}/{}", place.name()), detail)),
+                Err(details) => {
+                    let fault = |detail| TemplateFault::unfit(format!("{at}/{}", place.name()), detail);
+                    self.faults.extend(details.into_iter().map(fault));
+                }
             }
         }
         if let Some(locale) = locale {
@@ -184,26 +187,28 @@ impl Compiler {
         TemplatePart { at, base, gaps }
     }
 
-    fn text(&mut self, place: &TextField, source: &str) -> Result<Text, String> {
+    fn text(&mut self, place: &TextField, source: &str) -> Result<Text, Vec<String>> {
         if !grammar::is_template(source) {
-            return place.fault(source).map_or_else(|| Ok(Text::Same(source.to_owned())), Err);
+            return place.fault(source).map_or_else(|| Ok(Text::Same(source.to_owned())), |fault| Err(vec![fault]));
         }
         let reading = grammar::read(source)?;
         if place.is_link() && source.contains(MARK) {
-            return Err("must not hold control characters".into());
+            return Err(vec!["must not hold control characters".into()]);
         }
         let is_whole_link = place.is_link() && reading.is_data_alone;
         let name = language::name(self.texts, place.is_link() && !is_whole_link);
         self.texts += 1;
         let added = self.engine.environment.add_template_owned(name.clone(), source.to_owned());
-        added.map_err(|error| explain(&error, source).unwrap_or_else(|| "is no template".into()))?;
+        added
+            .map_err(|error| explain(&error, source).unwrap_or_else(|| "is no template".into()))
+            .map_err(|detail| vec![detail])?;
         let gap = Gap { place: place.clone(), name, is_whole_link };
         if reading.is_personal || !self.fills_in {
             return Ok(Text::Own(gap));
         }
         let names = Value::from_object(TemplateNames { known: self.engine.known.clone(), person: None });
         let mut steps_left = FUEL;
-        self.engine.fill(&gap, &names, &mut steps_left).map(Text::Same).map_err(Unfilled::into_detail)
+        self.engine.fill(&gap, &names, &mut steps_left).map(Text::Same).map_err(|fault| vec![fault.into_detail()])
     }
 }
 

@@ -31,18 +31,21 @@ pub(super) struct GrammarResult {
     pub is_data_alone: bool,
 }
 
-/// Parses a text. The error is its first fault, with the position.
-pub(super) fn read(source: &str) -> Result<GrammarResult, String> {
+/// Parses a text. The error lists the faults of all its expressions, with their positions.
+pub(super) fn read(source: &str) -> Result<GrammarResult, Vec<String>> {
     if source.len() > SOURCE_MAX {
-        return Err(format!("may have at most {SOURCE_MAX} octets"));
+        return Err(vec![format!("may have at most {SOURCE_MAX} octets")]);
     }
     let tree = machinery::parse(source, "", SyntaxConfig::default()).map_err(|error| {
         let at = Position::of(source, error.range().map_or(0, |range| range.start));
-        at.complain(error.detail().unwrap_or("this is no template"))
+        vec![at.complain(error.detail().unwrap_or("this is no template"))]
     })?;
-    let ast::Stmt::Template(template) = &tree else { return Err("is no template".into()) };
-    let mut reader = GrammarReader { source, set: HashSet::new(), depth: 0, is_personal: false };
-    reader.block(&template.children)?;
+    let ast::Stmt::Template(template) = &tree else { return Err(vec!["is no template".into()]) };
+    let mut reader = GrammarReader { source, set: HashSet::new(), depth: 0, is_personal: false, faults: Vec::new() };
+    reader.block(&template.children);
+    if !reader.faults.is_empty() {
+        return Err(reader.faults);
+    }
     let is_data_alone = match template.children.as_slice() {
         [ast::Stmt::EmitExpr(only)] => root(&only.expr) == Some("data"),
         _ => false,
@@ -64,6 +67,7 @@ struct GrammarReader<'a> {
     set: HashSet<&'a str>,
     depth: usize,
     is_personal: bool,
+    faults: Vec<String>,
 }
 
 type GrammarCheck = Result<(), String>;
@@ -84,8 +88,12 @@ impl<'a> GrammarReader<'a> {
         checked
     }
 
-    fn block(&mut self, statements: &[ast::Stmt<'a>]) -> GrammarCheck {
-        statements.iter().try_for_each(|statement| self.statement(statement))
+    /// Checks each statement, and stores the faults.
+    fn block(&mut self, statements: &[ast::Stmt<'a>]) {
+        for statement in statements {
+            let checked = self.statement(statement);
+            self.faults.extend(checked.err());
+        }
     }
 
     fn statement(&mut self, statement: &ast::Stmt<'a>) -> GrammarCheck {
@@ -96,8 +104,9 @@ impl<'a> GrammarReader<'a> {
             ast::Stmt::IfCond(it) => {
                 self.expression(&it.expr)?;
                 self.nested(it.span(), |inner| {
-                    inner.block(&it.true_body)?;
-                    inner.block(&it.false_body)
+                    inner.block(&it.true_body);
+                    inner.block(&it.false_body);
+                    Ok(())
                 })
             }
             ast::Stmt::ForLoop(it) if it.recursive => self.refuse(it.span(), "a loop cannot be `recursive` here"),
@@ -107,13 +116,14 @@ impl<'a> GrammarReader<'a> {
                 self.set.insert("loop");
                 self.nested(it.span(), |inner| {
                     it.filter_expr.iter().try_for_each(|filter| inner.expression(filter))?;
-                    inner.block(&it.body)?;
-                    inner.block(&it.else_body)
+                    inner.block(&it.body);
+                    inner.block(&it.else_body);
+                    Ok(())
                 })
             }
             ast::Stmt::Set(it) => {
-                self.expression(&it.expr)?;
-                self.target(&it.target)
+                self.target(&it.target)?; // before its value, so that a fault there is the only one
+                self.expression(&it.expr)
             }
             ast::Stmt::Template(it) => self.refuse(it.span(), ONLY),
             ast::Stmt::WithBlock(it) => self.refuse(it.span(), ONLY),

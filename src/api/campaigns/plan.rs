@@ -1,5 +1,7 @@
 //! Plan of a campaign as its author writes it, and its validation. The code for messages validates its messages.
 
+mod schedule;
+
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -13,22 +15,19 @@ use crate::api::http::extract::is_plain_text;
 use crate::api::http::problem::{Faults, Problem};
 use crate::api::messages::compose::MessageRequest;
 use crate::api::messages::retry_headers::RetryHeaders;
-use crate::api::messages::send_at;
 use crate::api::templates::templated::Templates;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
-use bellwire_core::named;
 use bellwire_core::request_time;
 use bellwire_rules::campaign::plan::{
     CampaignAudience, CampaignVariant, Follow, FollowCondition, Otherwise, Pace, Plan, PlannedMessage, Test,
     VARIANTS_MAX, WHOLE,
 };
-use bellwire_rules::campaign::schedule::{Recurrence, When};
-use bellwire_rules::campaign::zones::Past;
-use bellwire_rules::policy::calendar;
+use bellwire_rules::campaign::schedule::When;
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::sending::Audience as SentTo;
 use bellwire_vault::CONTENT;
+use schedule::{Hour, ScheduleBody};
 
 /// Maximum time between now and a campaign's schedule or expiry.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
@@ -103,41 +102,6 @@ pub(crate) struct VariantBody {
     /// Members of the message that differ in this variant, such as `content`.
     #[schema(value_type = Object)]
     message: Map<String, Value>,
-}
-
-named! {
-    /// Time of day at which each recipient gets a campaign.
-    #[schema(as = CampaignHour)]
-    pub(crate) enum Hour {
-        Campaign = "campaign",
-        /// Hour at which the recipient clicks most, within 24 hours from the due time. With too little data, the due time.
-        Best = "best",
-    }
-}
-
-/// Schedule of a campaign: once (`at`) or recurring (`cron`).
-#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = CampaignSchedule)]
-pub(crate) struct ScheduleBody {
-    /// RFC 3339 time with an offset, or a local time together with `timezone`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 40)]
-    at: Option<String>,
-    /// Cron expression of five fields, in `timezone`, with at least five minutes between runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
-    cron: Option<String>,
-    /// IANA time zone. With `at`, also `recipient`: the time zone of each recipient.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 64)]
-    timezone: Option<String>,
-    /// With `recipient`: when to send to recipients whose local time is already past at the start. By default `tomorrow`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    past: Option<Past>,
-    /// Time of day of each recipient. By default `campaign`: the scheduled time. `best` cannot be combined with `recipient`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hour: Option<Hour>,
 }
 
 /// Send rate of a campaign's message: exactly one of these members.
@@ -243,10 +207,7 @@ impl CampaignPlan {
                 faults.refuse("/schedule", "must not be set for a follow-up: `follows` determines its time");
                 None
             }
-            (Some(schedule), None) => {
-                let when = schedule.check(now);
-                when.map_err(|(member, detail)| faults.refuse(format!("/schedule{member}"), detail)).ok()
-            }
+            (Some(schedule), None) => schedule.check(now, faults),
             (None, Some(follow)) => Some(When::After(follow.after)),
             (None, None) => Some(When::Now),
         }
@@ -376,6 +337,7 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
     for (member, detail) in NOT_FOR_CAMPAIGNS {
         faults.require(!message.contains_key(member), &format!("/{member}"), detail);
     }
+    body.to.check_topic(state, app, &mut faults).await?;
     let segment = body.to.segment(state, app).await?;
     let mut templates = Templates::default();
     let template =
@@ -407,51 +369,6 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
         clear_on_click: message.clear_on_click,
     })
 }
-
-impl ScheduleBody {
-    fn is_by_recipient(&self) -> bool {
-        self.timezone.as_deref() == Some(BY_RECIPIENT)
-    }
-
-    /// Returns the checked schedule. The error is the wrong member and its fault.
-    fn check(&self, now: Timestamp) -> Result<When, (&'static str, String)> {
-        if self.past.is_some() && !self.is_by_recipient() {
-            return Err(("/past", "is for the timezone `recipient` only".into()));
-        }
-        match (&self.at, &self.cron) {
-            (Some(at), None) if self.is_by_recipient() => {
-                let local =
-                    send_at::local(at).ok_or(("/at", "must be a local time such as 2026-12-01T09:00".to_owned()))?;
-                let utc = local.and_utc();
-                if utc > now + AHEAD_MAX || utc < now - TimeDelta::days(2) {
-                    return Err(("/at", "must be in the future, at most one year ahead".into()));
-                }
-                Ok(When::Recipients { local, past: self.past.unwrap_or(Past::Tomorrow) })
-            }
-            (Some(at), None) => {
-                let at = send_at::instant(at, self.timezone.as_deref()).map_err(|(member, detail)| {
-                    (if member == send_at::TIMEZONE { "/timezone" } else { "/at" }, detail.replace("send_at", "at"))
-                })?;
-                if at > now + AHEAD_MAX || at < now - send_at::LATE_MAX {
-                    return Err(("/at", "must be in the future, at most one year ahead".into()));
-                }
-                Ok(When::At(at))
-            }
-            (None, Some(cron)) => {
-                let zone = self.timezone.as_deref().and_then(calendar::zone);
-                let zone = zone.ok_or(("/timezone", "must be an IANA time zone such as Europe/Vienna".to_owned()))?;
-                let recurrence = Recurrence::parse(cron, zone).map_err(|detail| ("/cron", detail))?;
-                match recurrence.next(now) {
-                    Some(_) => Ok(When::Cron(recurrence)),
-                    None => Err(("/cron", "never comes".into())),
-                }
-            }
-            (None, None) | (Some(_), Some(_)) => Err(("", "must have exactly one of `at`, `cron`".into())),
-        }
-    }
-}
-
-const BY_RECIPIENT: &str = "recipient";
 
 impl PaceBody {
     fn check(self, faults: &mut Faults) -> Option<Pace> {

@@ -28,6 +28,7 @@ use bellwire_core::permission::BrowserRight;
 use bellwire_core::template::MessageContent;
 use bellwire_rules::policy::{DeliveryPolicy, Parsed, PolicyLevel, Request, SILENT_OF_RETRIES, TierDefaults};
 use bellwire_segment::{AudienceFilter, Sunset};
+use bellwire_store::audience::topics;
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::sending::{Addressed, Audience, NewMessage, Sent};
 use bellwire_telemetry::otlp;
@@ -35,6 +36,8 @@ use bellwire_vault::CONTENT;
 use content::{check_content, check_label, check_template};
 
 const NAMED_MAX: usize = 1000;
+/// Maximum users named in a warning.
+const USERS_NAMED: usize = 5;
 /// Maximum characters of a sender's `key` for a message.
 const KEY_MAX: usize = 255;
 const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
@@ -66,6 +69,33 @@ pub(crate) struct Recipients {
 }
 
 impl Recipients {
+    /// Refuses a topic that does not exist, unless browsers may create it.
+    pub(in crate::api) async fn check_topic(
+        &self,
+        state: &ApiState,
+        app: &App,
+        faults: &mut Faults,
+    ) -> Result<(), Problem> {
+        let named = self.topic.as_deref().filter(|name| name.parse::<TopicName>().is_ok());
+        let Some(name) = named.filter(|_| !app.browsers_may.has(BrowserRight::CreateTopics)) else { return Ok(()) };
+        let mut conn = state.pool.acquire().await?;
+        let found = topics::find(&mut conn, app.id, name).await?;
+        faults.require(found.is_some(), "/to/topic", &missing_topic(name));
+        Ok(())
+    }
+
+    /// Returns ` to the users` and at most five of the users. Empty: the recipients are not users.
+    fn first_users(&self) -> String {
+        let users = self.users.as_deref().unwrap_or_default();
+        let named = users.iter().take(USERS_NAMED).map(|user| format!("{user:?}")).collect::<Vec<_>>().join(", ");
+        match users.len() {
+            0 => String::new(),
+            1 => format!(" to the user {named}"),
+            2..=USERS_NAMED => format!(" to the users {named}"),
+            n => format!(" to the users {named} and {} more", n - USERS_NAMED),
+        }
+    }
+
     /// Returns the segment in these recipients. `None`: no segment.
     pub(in crate::api) async fn segment(
         &self,
@@ -183,6 +213,8 @@ pub(crate) struct SendContext {
     /// Warnings for the sender.
     pub warnings: Vec<FieldError>,
     named: Vec<SubscriptionId>,
+    /// Names of the first users among the recipients, after a space, for a warning.
+    users: String,
     /// Whether a missing topic is allowed, because browsers may create it.
     topic_may_be_missing: bool,
     topic: Option<String>,
@@ -202,6 +234,7 @@ impl MessageRequest {
         mut faults: Faults,
     ) -> Result<Composed, Problem> {
         let named = self.to.subscriptions.clone().unwrap_or_default();
+        let users = self.to.first_users();
         let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
         let segment = check_segment(&self.to, segment, &mut faults);
         let audience = check_to(std::mem::take(&mut self.to), app, &mut faults);
@@ -256,7 +289,7 @@ impl MessageRequest {
             Audience::Topic { name, .. } => Some(name.clone()),
             _ => None,
         };
-        let asked = SendContext { id, warnings, named, topic_may_be_missing, topic, is_for_later };
+        let asked = SendContext { id, warnings, named, users, topic_may_be_missing, topic, is_for_later };
         let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }
@@ -344,8 +377,7 @@ impl SendContext {
             }
             _ => {
                 let topic = self.topic.as_deref().unwrap_or_default();
-                let detail = format!("topic \"{topic}\" does not exist in this app; create it, or check the spelling");
-                faults.require(!sent.lacks_topic, "/to/topic", &detail);
+                faults.require(!sent.lacks_topic, "/to/topic", &missing_topic(topic));
             }
         }
         for (i, id) in self.named.iter().enumerate() {
@@ -356,13 +388,17 @@ impl SendContext {
         faults.finish()?;
         if sent.estimate == 0 && !self.is_for_later && !sent.lacks_topic {
             let detail = match sent.expands {
-                true => "has no active subscription in a sample, so few or none are reached",
-                false => "has no active subscription now, so nothing is sent",
+                true => "has no active subscription in a sample, so few or none are reached".to_owned(),
+                false => format!("has no active subscription now, so nothing is sent{}", self.users),
             };
             self.warnings.push(FieldError::member("/to", detail));
         }
         Ok(())
     }
+}
+
+fn missing_topic(name: &str) -> String {
+    format!("topic {name:?} does not exist in this app; create it, or check the spelling")
 }
 
 /// Checks the segment in `to`. A segment that cannot be parsed is refused, so that the message never reaches all subscribers.

@@ -11,6 +11,7 @@ const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
 /// Maximum time in the past that is accepted as now, because clocks differ and requests are retried. Earlier times are refused.
 pub(in crate::api) const LATE_MAX: TimeDelta = TimeDelta::minutes(5);
 
+pub(in crate::api) const ZONE_RULE: &str = "must be an IANA time zone such as Europe/Vienna";
 const SEND_AT: &str = "/send_at";
 pub(in crate::api) const TIMEZONE: &str = "/timezone";
 
@@ -29,22 +30,31 @@ pub(in crate::api) fn read(
         Ok(at) if at > now + AHEAD_MAX => faults.refuse(SEND_AT, "must be at most 90 days in the future"),
         Ok(at) if at < now - LATE_MAX => faults.refuse(SEND_AT, "must not be in the past"),
         Ok(at) => return (at > now).then_some(at),
-        Err((pointer, detail)) => faults.refuse(pointer, detail),
+        Err(all) => all.into_iter().for_each(|(pointer, detail)| faults.refuse(pointer, detail)),
     }
     None
 }
 
 /// Returns the instant of a time with an offset, or of a local time in a zone. A local time that occurs twice means the first
 /// one. A skipped one means the end of the gap.
-pub(in crate::api) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
+pub(in crate::api) fn instant(
+    text: &str,
+    timezone: Option<&str>,
+) -> Result<Timestamp, Vec<(&'static str, &'static str)>> {
     match (request_time::parse(text), timezone) {
         (Some(at), None) => Ok(at),
-        (Some(_), Some(_)) => Err((TIMEZONE, "must not be set if `send_at` has an offset")),
+        (Some(_), Some(_)) => Err(vec![(TIMEZONE, "must not be set if `send_at` has an offset")]),
         (None, zone) => {
-            let local = local(text).ok_or((SEND_AT, "must be a time such as 2026-12-01T09:00:00Z"))?;
-            let zone = zone.ok_or((SEND_AT, "must have an offset, such as `Z`, or come with `timezone`"))?;
-            let zone = calendar::zone(zone).ok_or((TIMEZONE, "must be an IANA time zone such as Europe/Vienna"))?;
-            Ok(calendar::moment(zone, local))
+            let local = local(text).ok_or((SEND_AT, "must be a time such as 2026-12-01T09:00:00Z"));
+            let zone = match zone {
+                None => Err((SEND_AT, "must have an offset, such as `Z`, or come with `timezone`")),
+                Some(zone) => calendar::zone(zone).ok_or((TIMEZONE, ZONE_RULE)),
+            };
+            match (local, zone) {
+                (Ok(local), Ok(zone)) => Ok(calendar::moment(zone, local)),
+                (Err(time), Err(zone)) if zone.0 == TIMEZONE => Err(vec![time, zone]),
+                (Err(fault), _) | (_, Err(fault)) => Err(vec![fault]),
+            }
         }
     }
 }

@@ -157,7 +157,7 @@ fn undefined_variable_is_refused_with_its_place() {
 #[test]
 fn all_template_mistakes_are_found_at_once() {
     let template: Template = serde_json::from_value(json!({
-        "content": {"title": "{{ nme }}", "body": "a\n{% if %}", "url": "{{ 'x' ~ 'y' }}", "data": {"a": ["{{ now() }}"], "bellwire": 1}},
+        "content": {"title": "{{ nme }} {{ plce }}", "body": "a\n{% if %}", "url": "{{ 'x' ~ 'y' }}", "data": {"a": ["{{ now() }}"], "bellwire": 1}},
         "compact": {"title": ""}, "locales": {"d e": {"content": {"title": "T"}}}
     }))
     .unwrap();
@@ -174,6 +174,7 @@ fn all_template_mistakes_are_found_at_once() {
         at(faults),
         [
             "/content/data/bellwire",
+            "/content/title",
             "/content/title",
             "/content/body",
             "/content/url",

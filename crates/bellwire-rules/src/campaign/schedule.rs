@@ -51,7 +51,7 @@ impl Recurrence {
             return Err(format!("must be at most {CRON_MAX} octets"));
         }
         let recurrence = Self { expression: expression.to_owned(), zone };
-        parser().parse(expression).map_err(|error| format!("is no cron expression of five fields: {error}"))?;
+        parser().parse(expression).map_err(|_| explain(expression))?;
         if recurrence.is_too_often() {
             return Err(format!("must leave at least {} minutes between two runs", INTERVAL_MIN_S / 60));
         }
@@ -125,6 +125,33 @@ impl Recurrence {
             }
         }
     }
+}
+
+/// Fields of an expression, with their values.
+const FIELDS: [(&str, &str); 5] = [
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of the month", "1 to 31"),
+    ("month", "1 to 12, or JAN to DEC"),
+    ("day of the week", "0 to 7, or SUN to SAT"),
+];
+
+/// Describes the wrong fields of an expression that cannot be parsed.
+fn explain(expression: &str) -> String {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    if fields.len() != FIELDS.len() {
+        let names = FIELDS.map(|(name, _)| name).join(", ");
+        return format!("must have five fields separated by spaces ({names}), but has {}", fields.len());
+    }
+    let is_wrong = |place: usize| {
+        let mut alone = ["*"; FIELDS.len()];
+        alone[place] = fields[place];
+        parser().parse(&alone.join(" ")).is_err()
+    };
+    let wrong = FIELDS.iter().enumerate().filter(|(place, _)| is_wrong(*place));
+    let wrong: Vec<_> =
+        wrong.map(|(place, (name, range))| format!("the {name} {:?} must be {range}", fields[place])).collect();
+    if wrong.is_empty() { "must be a cron expression such as `0 9 * * MON`".to_owned() } else { wrong.join("; ") }
 }
 
 fn parser() -> CronParser {
