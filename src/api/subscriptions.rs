@@ -27,7 +27,7 @@ use super::users;
 use super::{ApiState, Work};
 use crate::api::identity::keys::check_user;
 use crate::api::subscriptions::consent::NewConsent;
-use crate::api::subscriptions::input::{SubscriptionInput, user_id};
+use crate::api::subscriptions::input::{SubscriptionInput, user_id, zone_warning};
 use crate::api::subscriptions::partial_warnings::PartialWarning;
 use crate::api::subscriptions::push_address::{CheckedHosts, PushSubscription, check_address};
 use crate::api::subscriptions::response::{SubscriptionResponse, ended, shown, unknown, with_token};
@@ -178,8 +178,9 @@ pub(crate) async fn register(
         None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "names a VAPID key that does not exist in this app");
-    let (policy, warnings) =
+    let (policy, mut warnings) =
         policies::of_new(PolicyLevel::Subscription, body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
+    warnings.extend(zone_warning(wanted.timezone.as_ref()));
     let noted = (&mut faults, &mut details);
     let address = check_address(&body.subscription, &client.app, &state, &mut CheckedHosts::default(), noted).await;
     faults.finish()?;
@@ -334,7 +335,7 @@ pub(crate) async fn change(
             let refused =
                 [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)]
                     .concat();
-            Ok(axum::Json(view.with_warnings(refused, Vec::new())))
+            Ok(axum::Json(view.with_warnings(refused, zone_warning(wanted.timezone.as_ref()).into_iter().collect())))
         }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),

@@ -5,10 +5,11 @@
 use serde_json::{Map, Value};
 
 use crate::api::http::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text, is_user_id};
-use crate::api::http::problem::{Faults, pointer_segment};
+use crate::api::http::problem::{Faults, FieldError, pointer_segment};
 use bellwire_core::locale::language_tag;
 use bellwire_core::permission::Speaker;
 use bellwire_core::time_zone::time_zone;
+use bellwire_rules::policy::calendar;
 use bellwire_store::audience::subscriptions::{ATTRIBUTES_MAX, Changes, Merge};
 
 const TAGS_MAX: usize = 50;
@@ -52,6 +53,13 @@ impl SubscriptionInput {
             timezone,
         }
     }
+}
+
+/// Returns a warning about a time zone that is stored, although this server's database lacks it.
+pub(crate) fn zone_warning(timezone: Option<&Option<String>>) -> Option<FieldError> {
+    let zone = timezone?.as_deref().filter(|name| calendar::zone(name).is_none())?;
+    let detail = format!("{zone:?} is stored, but this server knows no such time zone; check the spelling");
+    Some(FieldError::member("/timezone", detail))
 }
 
 /// Parses a user id: a string or a number. `Some(None)`: null. `None`: absent, or a fault was added.

@@ -61,7 +61,7 @@ pub(crate) struct SubscriptionResponse {
     /// Values of this request that a browser may not set in this app. They were omitted, and the others are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<PartialWarning>,
-    /// Warnings about the policy in this request.
+    /// Warnings about the policy and the time zone in this request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
     /// Token with which the browser changes or deletes the subscription. Only in responses to the registering caller, and to
@@ -75,7 +75,7 @@ impl SubscriptionResponse {
         self.id
     }
 
-    /// Adds omitted values, and warnings about the policy.
+    /// Adds omitted values, and warnings about stored values.
     pub(in crate::api) fn with_warnings(self, refused: Vec<PartialWarning>, warnings: Vec<FieldError>) -> Self {
         Self { refused, warnings, ..self }
     }

@@ -78,6 +78,22 @@ async fn wrong_line_is_reported_without_its_value() {
 }
 
 #[tokio::test]
+async fn unknown_time_zone_is_kept_with_a_warning() {
+    let api = TestApi::start().await;
+    let zone = json!({"timezone": "Europe/Viena"});
+    let registered = api.subscribe(&fcm("registered"), zone.clone()).await;
+    let import = ndjson(&api, "", &[line("imported", zone)]).await;
+    assert_eq!(import_counts(&import), [1, 1, 0, 0, 0], "{import}");
+    for (warning, place, text) in
+        [(&registered["warnings"][0], "pointer", "detail"), (&import["warnings"][0], "field", "reason")]
+    {
+        assert!(warning[place].as_str().is_some_and(|place| place.ends_with("timezone")), "{warning}");
+        assert!(warning[text].as_str().is_some_and(|text| text.starts_with("\"Europe/Viena\" is stored")), "{warning}");
+    }
+    assert!(list_subscriptions(&api).await.iter().all(|it| it["timezone"] == "Europe/Viena"));
+}
+
+#[tokio::test]
 async fn csv_and_web_push_arrays_import_alike() {
     let api = TestApi::start().await;
     let key = SigningKey::generate();

@@ -8,7 +8,7 @@ use super::super::super::policies::of_new;
 use super::super::entry::{RecordInput, Wrong};
 use super::{CheckedRecord, ImportSource, KEYS_MAX};
 use crate::api::subscriptions::consent::check_source;
-use crate::api::subscriptions::input::SubscriptionInput;
+use crate::api::subscriptions::input::{SubscriptionInput, zone_warning};
 use crate::api::subscriptions::push_address::{PushKeys, PushSubscription, check_address};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
@@ -58,6 +58,9 @@ impl ImportSource<'_> {
             timezone: entry.timezone.map(Value::from),
         };
         let wanted = said.check(Merge::Replace, &mut details);
+        if let Some(FieldError { pointer, detail, .. }) = zone_warning(wanted.timezone.as_ref()) {
+            details.refuse(pointer.unwrap_or_default(), detail);
+        }
         let vapid_key = match entry.vapid_key {
             Some(named) => self.key(named).await?,
             None => Some(self.active),

@@ -7956,7 +7956,7 @@ export interface components {
             user_id?: string | null;
             /** @description VAPID key that the browser subscribed with. */
             vapid_key_id: components["schemas"]["VapidKeyId"];
-            /** @description Warnings about the policy in this request. */
+            /** @description Warnings about the policy and the time zone in this request. */
             warnings?: components["schemas"]["FieldError"][];
         };
         /** @description A page of a list. */
