@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::http::auth::{MayExport, MayManageKeys, MayRead, Server};
-use super::http::extract::{Json, PathId, Query};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, Query};
 use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
@@ -200,15 +201,18 @@ pub(crate) async fn show(
 }
 
 /// Changes the contact of a VAPID key.
-#[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
+#[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys", request_body = VapidKeyChange,
     responses((status = 200, body = VapidKeyResponse)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     PathId(id): PathId<VapidKeyId>,
-    Json(body, _): Json<VapidKeyChange>,
+    Draft(body, mut faults, _): Draft<VapidKeyChange>,
 ) -> Result<axum::Json<VapidKeyResponse>, Problem> {
-    check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
+    if let Err(error) = check_subject(&body.subject) {
+        faults.refuse("/subject", error.to_string());
+    }
+    faults.finish()?;
     let mut tx = state.begin().await?;
     if vapid_keys::set_subject(&mut *tx, server.app.id, id, &body.subject).await? == WriteOutcome::Done {
         server.did(AuditAction::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;

@@ -139,34 +139,23 @@ fn significant(octets: &[u8]) -> &[u8] {
 }
 
 /// Reason for which a contact is refused, for the API's caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SubjectError(&'static str);
+pub struct SubjectError(String);
 
 /// Maximum bytes of a contact.
 pub const SUBJECT_MAX: usize = 255;
 
 /// Top-level names without mail or web servers on the Internet (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names in private use). Apple
-/// responds with 403 `BadJwtToken` to several of them. FCM and Mozilla do not check.
-const UNREAL: [&str; 12] = [
-    "alt",
-    "corp",
-    "example",
-    "home",
-    "internal",
-    "invalid",
-    "lan",
-    "local",
-    "localdomain",
-    "localhost",
-    "onion",
-    "test",
-];
+/// responds with 403 `BadJwtToken` to several of them. FCM and Mozilla do not check. Names for examples (`example`, `example.com`) are
+/// accepted, with a warning of `bellwire doctor`.
+const UNREAL: [&str; 11] =
+    ["alt", "corp", "home", "internal", "invalid", "lan", "local", "localdomain", "localhost", "onion", "test"];
 
 /// Checks the `sub` claim (RFC 8292 section 2.1) like Apple does: `mailto:user@host` or `https://host/…`, with a host that can
 /// exist on the Internet, and no other text.
 pub fn check_subject(subject: &str) -> Result<(), SubjectError> {
-    let refuse = |why| Err(SubjectError(why));
+    let refuse = |why: &str| Err(SubjectError(why.to_owned()));
     if subject.is_empty() || subject.len() > SUBJECT_MAX {
         return refuse("must have 1 to 255 octets");
     }
@@ -180,7 +169,7 @@ pub fn check_subject(subject: &str) -> Result<(), SubjectError> {
         if user.is_empty() || user.contains([':', ',', '?']) {
             return refuse("must be a single mail address after a single `mailto:`");
         }
-        return if is_real_host(host) { Ok(()) } else { refuse("must be a mail address on a real domain") };
+        return check_host(host);
     }
     if !subject.starts_with("https://") {
         return refuse("must begin with mailto: or https://");
@@ -190,23 +179,27 @@ pub fn check_subject(subject: &str) -> Result<(), SubjectError> {
         return refuse("must not carry a user name or password");
     }
     match url.host() {
-        Some(url::Host::Domain(host)) if is_real_host(host) => Ok(()),
-        _ => refuse("must be an https URL on a real domain"),
+        Some(url::Host::Domain(host)) => check_host(host),
+        _ => refuse("must be an https URL with the name of a host, not its IP address"),
     }
 }
 
-fn is_real_host(host: &str) -> bool {
+fn check_host(host: &str) -> Result<(), SubjectError> {
     let fits = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    let Some((_, top)) = host.rsplit_once('.') else { return false };
-    host.len() <= 253
+    let top = host.rsplit('.').next().unwrap_or_default();
+    if UNREAL.contains(&top.to_ascii_lowercase().as_str()) {
+        return Err(SubjectError(format!("must be on a public domain: names that end in {top:?} are reserved")));
+    }
+    let is_public = host.len() <= 253
+        && host.contains('.')
         && host.split('.').all(fits)
-        && top.bytes().any(|b| b.is_ascii_alphabetic())
-        && !UNREAL.contains(&top.to_ascii_lowercase().as_str())
+        && top.bytes().any(|b| b.is_ascii_alphabetic());
+    is_public.then_some(()).ok_or_else(|| SubjectError(format!("must be on a public domain, which {host:?} is not")))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use bellwire_rules::classify::Failure;
 /// Clock difference in seconds for a warning (confusing logs) and a failure (certificates and VAPID tokens are refused).
 const OFF_S: [i64; 2] = [10, 300];
 /// Domains of examples in documentation.
-const PLACEHOLDERS: [&str; 3] = ["example.com", "example.org", "example.net"];
+const PLACEHOLDERS: [&str; 4] = ["example.com", "example.org", "example.net", "example"];
 
 /// Result of an empty POST to a push service.
 pub(in crate::checks) struct Greeted {
@@ -118,9 +118,9 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> CheckResult 
     };
     let wrong = subjects.iter().find_map(|(app, subject)| {
         if let Err(error) = bellwire_webpush::keys::check_subject(subject) {
-            return Some((app, format!("`{subject}` {error}")));
+            return Some((app, format!("the contact `{subject}` {error}")));
         }
-        is_placeholder(subject).then(|| (app, format!("nobody reads `{subject}`")))
+        is_placeholder(subject).then(|| (app, format!("the domain of `{subject}` is reserved for examples")))
     });
     match wrong {
         None => CheckResult::ok(CHECK, "The apps have contacts for push services."),

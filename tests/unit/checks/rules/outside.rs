@@ -58,9 +58,10 @@ fn clock_is_compared_with_most_push_services() {
 #[test]
 fn subject_is_a_usable_contact() {
     for (subject, health, named) in [
-        ("mailto:push@shop.test.example.net", Health::Warning, "nobody reads"),
+        ("mailto:push@shop.test.example.net", Health::Warning, "reserved for examples"),
+        ("mailto:ops@shop.example", Health::Warning, "reserved for examples"),
         ("mailto:ops@example.com", Health::Warning, "bellwire vapid subject --app shop mailto:ADDRESS"),
-        ("https://example.org/contact", Health::Warning, "nobody reads"),
+        ("https://example.org/contact", Health::Warning, "reserved for examples"),
         ("mailto:ops", Health::Warning, "whole mail address"),
         ("mailto:ops@bellwire.dev", Health::Ok, "have contacts"),
         ("https://bellwire.dev/contact", Health::Ok, "have contacts"),
