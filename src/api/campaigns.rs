@@ -155,7 +155,7 @@ async fn make(
     let new = new_campaign(&stored, &sealed);
     match campaigns::create(once.conn(), app.id, id, &new, now).await? {
         CreateCampaignResult::Done => {}
-        CreateCampaignResult::SlugTaken => return Err(slug_taken().into()),
+        CreateCampaignResult::SlugTaken => return Err(slug_taken(new.slug).into()),
         CreateCampaignResult::TooMany => {
             let detail = format!("An app may have at most {} campaigns.", campaigns::CAMPAIGNS_MAX);
             return Err(Problem::new(ProblemCode::TooManyCampaigns, detail).into());
@@ -193,8 +193,8 @@ fn new_campaign<'a>(stored: &'a StoredPlan, sealed: &'a [u8]) -> NewCampaign<'a>
     NewCampaign { slug: &stored.given.slug, name: stored.given.name(), tier, plan: sealed }
 }
 
-fn slug_taken() -> Problem {
-    Problem::new(ProblemCode::CampaignExists, "The app already has a campaign with this slug.")
+fn slug_taken(slug: &str) -> Problem {
+    Problem::new(ProblemCode::CampaignExists, format!("The app already has a campaign with the slug {slug:?}."))
 }
 
 /// Returns a campaign with its progress.
@@ -299,7 +299,7 @@ pub(crate) async fn replace(
     match campaigns::change(&mut tx, row.id, &new, now).await? {
         Changed::Done => {}
         Changed::NoDraft => return Err(no_draft()),
-        Changed::SlugTaken => return Err(slug_taken()),
+        Changed::SlugTaken => return Err(slug_taken(new.slug)),
     }
     server.did(AuditAction::CampaignChanged, row.id).with(json!({"slug": new.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;

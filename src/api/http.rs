@@ -11,7 +11,7 @@ pub(crate) mod etag;
 pub(crate) mod extract;
 pub(in crate::api) mod failover;
 pub(crate) mod fair_semaphore;
-mod found_values;
+pub(super) mod found_values;
 pub(crate) mod hsts;
 pub(crate) mod idempotency;
 pub(crate) mod if_match;

@@ -17,6 +17,7 @@ use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 use super::app_ref::AppRef;
+use super::found_values::with_found;
 use super::nul::{refuse_nul, reject_nul};
 use super::problem::{FieldError, Problem, ProblemCode, pointer_segment, with_values};
 use super::schema_errors::{in_plain_words, mismatches};
@@ -262,7 +263,7 @@ impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for PathId<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let raw = path_param(parts, state, T::NAME).await?;
-        raw.parse().map(Self).map_err(|error: T::Err| Problem::invalid_parameter(T::NAME, error.to_string()))
+        raw.parse().map(Self).map_err(|rule: T::Err| Problem::invalid_parameter(T::NAME, with_found(rule, &raw)))
     }
 }
 

@@ -8,6 +8,7 @@ use chrono::TimeDelta;
 use super::filters::Filters;
 use super::measure::{Dimension, Measure, Split};
 use super::pieces::{down, pieces, up};
+use crate::api::http::found_values::with_found;
 use crate::api::http::nul::refuse_nul;
 use crate::api::http::problem::Problem;
 use bellwire_core::clock::Timestamp;
@@ -222,8 +223,8 @@ impl RawParameters {
     ) -> Result<Vec<T>, Problem> {
         let mut read_so_far = Vec::new();
         for value in self.0.remove(name).unwrap_or_default() {
-            let one =
-                read(&value).ok_or_else(|| Problem::invalid_parameter(name, format!("must be one of {names}")))?;
+            let rule = || with_found(format!("must be one of {names}"), &value);
+            let one = read(&value).ok_or_else(|| Problem::invalid_parameter(name, rule()))?;
             if !read_so_far.contains(&one) {
                 read_so_far.push(one);
             }
@@ -234,7 +235,8 @@ impl RawParameters {
     /// Parses a list of ids or numbers.
     fn parsed<T: FromStr>(&mut self, name: &str, rule: &str) -> Result<Vec<T>, Problem> {
         let values = self.0.remove(name).unwrap_or_default();
-        let read = values.iter().map(|value| value.parse().map_err(|_| Problem::invalid_parameter(name, rule)));
+        let refused = |value| Problem::invalid_parameter(name, with_found(rule, value));
+        let read = values.iter().map(|value| value.parse().map_err(|_| refused(value)));
         read.collect()
     }
 
