@@ -48,8 +48,8 @@ pub enum FilterVerdict {
     Taken,
     /// The segment expression is false.
     NotInSegment,
-    /// The person is in another share of the audience.
-    NotInPortion,
+    /// The person is in another share of the audience, at this position in ten-thousandths.
+    NotInPortion(u16),
     /// The person gets the message at another hour.
     AtAnotherHour,
     /// The candidate would be a recipient, but the person does not click.
@@ -84,8 +84,9 @@ impl AudienceFilter {
         let habits = told.habits_of(candidate);
         if !self.segment.as_ref().is_none_or(|segment| segment.takes(candidate, told)) {
             FilterVerdict::NotInSegment
-        } else if !self.portions.iter().all(|portion| portion.holds(candidate.part(&portion.salt))) {
-            FilterVerdict::NotInPortion
+        } else if let Some(portion) = self.portions.iter().find(|portion| !portion.holds(candidate.part(&portion.salt)))
+        {
+            FilterVerdict::NotInPortion(candidate.part(&portion.salt))
         } else if !self
             .own_hour
             .as_ref()

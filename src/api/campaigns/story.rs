@@ -5,6 +5,7 @@ use super::super::http::problem::Problem;
 use super::{CampaignRef, find_any, open};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_rules::campaign::parts::group_at;
 use bellwire_rules::campaign::plan::FollowCondition;
 use bellwire_rules::explain::{ByZone, ExplainedPart, FollowedCampaign};
 use bellwire_segment::{AudienceFilter, Expression};
@@ -13,12 +14,13 @@ use bellwire_store::keys::apps::App;
 use bellwire_store::outcomes::stories;
 
 /// Returns the position of a message in its campaign, for a subscription in the given zone. `None`: the message belongs to no
-/// campaign, or the campaign was deleted.
+/// campaign, or the campaign was deleted. `position`: the person's position in ten-thousandths, if it is outside the message's share.
 pub(in crate::api) async fn part_of(
     state: &ApiState,
     app: &App,
     message: MessageId,
     (subscription, timezone): (SubscriptionId, Option<&str>),
+    position: Option<u16>,
     now: Timestamp,
 ) -> Result<Option<ExplainedPart>, Problem> {
     let Some(part) = runs::part_of(&state.pool, message).await? else { return Ok(None) };
@@ -35,6 +37,7 @@ pub(in crate::api) async fn part_of(
     };
     let Some(row) = find_any(state, app, &CampaignRef::Id(part.campaign)).await? else { return Ok(None) };
     let stored = open(state, &row)?;
+    let group = position.map(|position| group_at(&stored.checked, position));
     let follows = match stored.checked.follows.zip(stored.given.follows) {
         None => None,
         Some((follow, given)) => {
@@ -56,5 +59,5 @@ pub(in crate::api) async fn part_of(
             })
         }
     };
-    Ok(Some(ExplainedPart { zone, follows }))
+    Ok(Some(ExplainedPart { zone, follows, group }))
 }

@@ -75,7 +75,10 @@ pub(crate) async fn show(
     let timezone = stored.row.timezone.clone();
     let whose = (subscription, timezone.as_deref());
     let part = match stored.judged {
-        Some((FilterVerdict::NotInSegment, _)) => part_of(&state, &server.app, message, whose, now).await?,
+        Some((FilterVerdict::NotInSegment, _)) => part_of(&state, &server.app, message, whose, None, now).await?,
+        Some((FilterVerdict::NotInPortion(position), _)) => {
+            part_of(&state, &server.app, message, whose, Some(position), now).await?
+        }
         _ => None, // nothing of it would be told
     };
     let facts = Facts { part, ..facts(&state, &server.app, message, subscription, stored, now) };

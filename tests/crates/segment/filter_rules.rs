@@ -395,7 +395,7 @@ fn reasons_list_unclicked_last() {
     let sunset = Sunset { unclicked: Some(10), unclicked_for_s: None, welcome_s: 30 * 86_400 };
     for (text, portions, own_hour, expected) in [
         ("age > 50d", portion(0, 0), own_hour(0), FilterVerdict::NotInSegment),
-        ("age > 30d", portion(0, 0), own_hour(0), FilterVerdict::NotInPortion),
+        ("age > 30d", portion(0, 0), own_hour(0), FilterVerdict::NotInPortion(candidate.part("spring"))),
         ("age > 30d", portion(0, 10_000), own_hour(0), FilterVerdict::AtAnotherHour),
         ("age > 30d", portion(0, 10_000), own_hour(1), FilterVerdict::Sunset),
     ] {

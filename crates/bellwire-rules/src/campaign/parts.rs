@@ -148,6 +148,26 @@ fn tested(plan: &Plan, test: Test) -> Share {
     Share { from: plan.holdout, to: plan.holdout.saturating_add(test.share).min(WHOLE) }
 }
 
+/// Group of a person within a campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CampaignGroup {
+    /// The control group, which gets nothing.
+    HeldOut,
+    /// The share of a variant.
+    Variant,
+    /// People who get the winner after the A/B test.
+    AfterTest,
+}
+
+/// Returns the group of a person at this position in ten-thousandths.
+pub fn group_at(plan: &Plan, position: u16) -> CampaignGroup {
+    match plan.test.map(|test| tested(plan, test).to) {
+        _ if position < plan.holdout => CampaignGroup::HeldOut,
+        Some(end) if position >= end => CampaignGroup::AfterTest,
+        _ => CampaignGroup::Variant,
+    }
+}
+
 /// Returns the share of each variant. Shares are consecutive, so no person gets two variants. The holdout comes first, and the
 /// rest after a test last.
 fn shares(plan: &Plan) -> Vec<Share> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Story;
 use super::phrases::rfc3339;
+use crate::campaign::parts::CampaignGroup;
 use bellwire_core::clock::Timestamp;
 
 /// Position of a message in its campaign, as far as it determines the recipients.
@@ -14,6 +15,8 @@ pub struct ExplainedPart {
     pub zone: Option<ByZone>,
     /// Relation of the subscription to the followed campaign. `None`: not a follow-up.
     pub follows: Option<FollowedCampaign>,
+    /// Group of the person, if the message is for another group. `None`: not evaluated.
+    pub group: Option<CampaignGroup>,
 }
 
 /// Relation of a subscription's time zone to a message by local time.
@@ -39,6 +42,21 @@ pub struct FollowedCampaign {
 pub(super) fn passed_over(part: &ExplainedPart, timezone: Option<&str>, story: &Story) -> Option<(String, Value)> {
     let by_zone = part.zone.as_ref().filter(|zone| !zone.is_its).map(|zone| elsewhere(zone, timezone, story));
     by_zone.or_else(|| part.follows.as_ref().and_then(not_followed))
+}
+
+/// Returns why a message for one group of a campaign omitted a member of another group.
+pub(super) fn in_group(group: Option<CampaignGroup>) -> (String, Value) {
+    let (text, share) = match group {
+        Some(CampaignGroup::HeldOut) => {
+            ("its person is in the control group of the campaign, which gets nothing", "held_out")
+        }
+        Some(CampaignGroup::AfterTest) => {
+            ("its person is not in the test group of the campaign, and gets the variant that wins", "not_in_test")
+        }
+        Some(CampaignGroup::Variant) => ("its person gets another variant of the campaign", "another"),
+        None => ("its person is in another share of the audience: another variant, or the control group", "another"),
+    };
+    (text.to_owned(), json!({"share": share}))
 }
 
 fn elsewhere(zone: &ByZone, timezone: Option<&str>, story: &Story) -> (String, Value) {

@@ -150,11 +150,7 @@ fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
 fn passed_over(facts: &Facts, judged: &Judged, story: &Story) -> Option<(String, Value)> {
     match judged.verdict {
         FilterVerdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
-        FilterVerdict::NotInPortion => {
-            let text = "its person is in another share of the audience than the one that the message is for: they get another \
-                        variant of the campaign, or are held out";
-            Some((text.to_owned(), json!({"share": "another"})))
-        }
+        FilterVerdict::NotInPortion(_) => Some(part::in_group(facts.part.as_ref().and_then(|part| part.group))),
         FilterVerdict::AtAnotherHour => {
             let text = match judged.own_hour {
                 Some(hour) => format!("its person clicks most at {hour}:00 by their clock, and gets the campaign then"),

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::phrases::{rfc3339, span};
 use super::*;
+use crate::campaign::parts::CampaignGroup;
 use crate::policy::{Layer, Places, Terms, TierSettings};
 use bellwire_core::engagement_stats::Hours;
 
@@ -74,18 +75,27 @@ fn judged(verdict: FilterVerdict, unclicked: i16, clicked_at: Option<Timestamp>)
     Facts { judged: Some(Judged { verdict, habits, own_hour, sunset }), ..facts() }
 }
 
+/// Returns facts about a message for another group of its campaign.
+fn of_group(group: Option<CampaignGroup>) -> Facts {
+    let part = Some(ExplainedPart { zone: None, follows: None, group });
+    Facts { part, ..judged(FilterVerdict::NotInPortion(0), 0, None) }
+}
+
 /// Returns facts about a message by local time that is for other time zones.
 fn of_zone(timezone: Option<&str>, due_at: Option<Timestamp>) -> Facts {
     let mut facts = judged(FilterVerdict::NotInSegment, 0, None);
     facts.subscription.as_mut().unwrap().timezone = timezone.map(str::to_owned);
     let zone = Some(ByZone { is_its: false, due_at });
-    Facts { part: Some(ExplainedPart { zone, follows: None }), ..facts }
+    Facts { part: Some(ExplainedPart { zone, follows: None, group: None }), ..facts }
 }
 
 /// Returns facts about a follow-up to recipients who did not click `spring`.
 fn following(received: bool, did: bool) -> Facts {
     let follows = Some(FollowedCampaign { campaign: "spring".into(), did_not: "click", received, did });
-    Facts { part: Some(ExplainedPart { zone: None, follows }), ..judged(FilterVerdict::NotInSegment, 0, None) }
+    Facts {
+        part: Some(ExplainedPart { zone: None, follows, group: None }),
+        ..judged(FilterVerdict::NotInSegment, 0, None)
+    }
 }
 
 fn policy(place: PolicyLevel, written: Value) -> InForce {
@@ -272,7 +282,10 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(message(facts(), |m| m.audience = json!({"subscriptions": []})), NotTargeted, "The message was not for this subscription: it is not among those whom the message names, or was another user's then."),
         case(judged(FilterVerdict::Sunset, 12, None), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d and never clicked one."),
         case(judged(FilterVerdict::Sunset, 12, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d since they last clicked one, at 2027-01-15T07:00:00Z (1 h 10 min ago)."),
-        case(judged(FilterVerdict::NotInPortion, 0, None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience than the one that the message is for: they get another variant of the campaign, or are held out."),
+        case(of_group(None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience: another variant, or the control group."),
+        case(of_group(Some(CampaignGroup::HeldOut)), NotTargeted, "The message was not for this subscription: its person is in the control group of the campaign, which gets nothing."),
+        case(of_group(Some(CampaignGroup::Variant)), NotTargeted, "The message was not for this subscription: its person gets another variant of the campaign."),
+        case(of_group(Some(CampaignGroup::AfterTest)), NotTargeted, "The message was not for this subscription: its person is not in the test group of the campaign, and gets the variant that wins."),
         case(judged(FilterVerdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
         case(judged(FilterVerdict::AtAnotherHour, 0, None), NotTargeted, "The message was not for this subscription: its person's own hour is not known, so that they get the campaign when it is due."),
         case(Facts { waiting: Some(WaitingDelivery::BehindCursor { due_at: Some(at("08:10:00")) }), ..judged(FilterVerdict::Taken, 0, None) }, NotFannedOut, "The fan-out of its message has not come to this subscription: whether the message is for it is decided then."),
