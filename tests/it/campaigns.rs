@@ -45,7 +45,8 @@ async fn a_campaign_is_drafted_started_sent_and_done() {
     run_scheduler(&app).await;
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages").await, 0, "a draft sends nothing");
 
-    assert_eq!(order(&app, "spring", "start").await.ok(200)["state"], "scheduled");
+    let scheduled = order(&app, "spring", "start").await.ok(200);
+    assert_eq!((&scheduled["state"], &scheduled["next_at"]), (&json!("scheduled"), &json!(START + HOUR)));
     assert_eq!(order(&app, "spring", "start").await.ok(200)["state"], "scheduled", "again");
     run_scheduler(&app).await;
     let waiting = show(&app, "spring").await;

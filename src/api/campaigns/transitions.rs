@@ -138,8 +138,25 @@ async fn steer<S>(
     // A task of its own: if the client hangs up, the campaign's messages follow all the same.
     let carried_out = tokio::spawn(carry_out(state.clone(), row.id, tx, entry, now).in_current_span());
     carried_out.await.map_err(|_| Problem::internal())??;
-    let row = find(state, app, &CampaignRef::Id(row.id)).await?;
-    view(state, app, &row).await
+    let mut turned = find(state, app, &CampaignRef::Id(row.id)).await?;
+    if turned.state == CampaignState::Scheduled {
+        let missed_since = (order == CampaignOrder::Resume).then_some(row.changed_at);
+        turned.next_at = next_run(&open(state, &turned)?.checked, missed_since, now).or(turned.next_at);
+    }
+    view(state, app, &turned).await
+}
+
+/// Returns the time of the next run. `None`: now, or not determined by the plan. The scheduler stores that time shortly after a
+/// transition. `missed_since`: beginning of the pause that ends.
+fn next_run(plan: &Plan, missed_since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    match &plan.when {
+        When::At(at) => Some(*at).filter(|at| *at > now),
+        When::Cron(recurrence) => match missed_since.and_then(|since| recurrence.last(since, now)) {
+            Some(_) => None,
+            None => recurrence.next(now),
+        },
+        When::Now | When::Recipients { .. } | When::After(_) => None,
+    }
 }
 
 /// Commits a transition with its audit entry, and changes the campaign's messages. `None`: a previous call committed the
