@@ -152,7 +152,7 @@ async fn serve(
     let (stop_serving, stop) = channel(false);
     let mut serving = listeners.serve(tls, served, config, &stop)?;
     let url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
-    let mut announced = pin!(announced::keep(config.data_dir.clone(), url.as_str().trim_end_matches('/').to_owned()));
+    let mut announced = pin!(announced::keep(config.data_dir.clone(), url.as_str().trim_end_matches('/'), address));
     started(address);
     service_manager::tell_ready();
     let failure = tokio::select! {

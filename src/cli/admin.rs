@@ -3,23 +3,28 @@
 use std::fmt::Display;
 use std::fs;
 use std::future::pending;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use axum::http::StatusCode;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use tokio::time::timeout;
 
 use super::output::Output;
 use crate::checks::rules::MASTER_KEY;
-use crate::checks::{self, CheckResult};
-use crate::config::Config;
-use crate::server;
+use crate::checks::{self, CheckResult, Health};
+use crate::config::{Config, reachable};
 use crate::server::context::{self, Migrations};
+use crate::server::{self, announced};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::SHARDS;
+use bellwire_net::http_server::probe;
 use bellwire_postgres::{Binaries, Embedded, Upgraded};
 use bellwire_store as store;
 use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry};
@@ -29,10 +34,12 @@ use bellwire_store::operations::distribution::{self, Distribution};
 use bellwire_store::operations::schema::{self, Contents, SCHEMA};
 use bellwire_store::operations::workers;
 use bellwire_store::transactions::begin;
-use bellwire_vault::master_key::{MasterKey, MasterKeySource};
+use bellwire_vault::master_key::{MasterKey, MasterKeySource, can_create};
 
 /// Open files of a busy server: API clients, connections to push services and Postgres.
 const FILES_WANTED: u64 = 4_096;
+/// Timeout of a request to the program at the configured address.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Updates the database: schema, partitions, keys. `forced`: even while workers of another version run. With `distributed`,
 /// then distributes it over a Citus cluster.
@@ -229,6 +236,7 @@ pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<CheckResult> {
 
 async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
     let mut findings = vec![open_files()];
+    findings.extend(listener(config).await);
     if config.database_url.is_none() {
         let options = config.postgres_options();
         if !Embedded::exists(&options) {
@@ -239,6 +247,8 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                 ),
                 Err(error) => unusable(error),
             });
+            findings.push(data_directory(&config.data_dir));
+            findings.push(first_key(config));
             return findings;
         }
     }
@@ -270,10 +280,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
                 Ok(Contents::Ours(applied)) if !applied.is_empty() => {
                     master_key(&options, &config.master_key_source()).await
                 }
-                _ => match config.master_key_source().check() {
-                    Ok(()) => CheckResult::ok(MASTER_KEY, "the first start creates the keys"),
-                    Err(error) => wrong_key(error),
-                },
+                _ => first_key(config),
             });
             findings.extend(checks::of_database(&pool).await);
             if is_current {
@@ -291,6 +298,46 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
     findings
 }
 
+/// Checks that the server can listen at its address, or does already.
+async fn listener(config: &Config) -> Option<CheckResult> {
+    const CHECK: &str = "listener";
+    let listen = config.listen;
+    if listen.port() == 0 || announced::address(&config.data_dir).is_some() {
+        return None;
+    }
+    let Err(error) = std::net::TcpListener::bind(listen) else {
+        return Some(CheckResult::ok(CHECK, format!("{listen} is free")));
+    };
+    let probe = timeout(PROBE_TIMEOUT, probe::status(reachable(listen), "/healthz"));
+    if matches!(probe.await, Ok(Ok(StatusCode::OK))) {
+        return Some(CheckResult::ok(CHECK, format!("a server answers at {listen}")));
+    }
+    // A server with HTTPS does not answer this request.
+    let health = if config.speaks_https() { Health::Warning } else { Health::Failure };
+    let advice = "Stop the program that uses the port, or choose another port.";
+    let free = SocketAddr::new(listen.ip(), listen.port().wrapping_add(1));
+    let finding = CheckResult::finding(CHECK, health, format!("a server cannot listen at {listen}: {error}"));
+    Some(finding.advise(advice).by(format!("BELLWIRE_LISTEN={free}")))
+}
+
+fn data_directory(dir: &Path) -> CheckResult {
+    const CHECK: &str = "data directory";
+    match can_create(&dir.join("master.key")) {
+        Ok(()) => CheckResult::ok(CHECK, format!("{} can be written", dir.display())),
+        Err(error) => CheckResult::failure(CHECK, format!("{} cannot be written: {error}", dir.display()))
+            .advise("Let the user who runs Bellwire create and write it, or choose another directory.")
+            .by("BELLWIRE_DATA_DIR=DIRECTORY"),
+    }
+}
+
+/// Checks the master key before the first data keys exist.
+fn first_key(config: &Config) -> CheckResult {
+    match config.master_key_source().check() {
+        Ok(()) => CheckResult::ok(MASTER_KEY, "the first start creates the keys"),
+        Err(error) => wrong_key(error),
+    }
+}
+
 async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> CheckResult {
     let mut connection = match schema::connect_once(options, SCHEMA).await {
         Ok(connection) => connection,
@@ -306,7 +353,8 @@ async fn master_key(options: &PgConnectOptions, source: &MasterKeySource) -> Che
 /// Returns findings from the reported state of servers. Without a running server, waiting deliveries are no finding.
 async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<CheckResult> {
     let (now, setup) = (Clock::system().now(), server::setup(config));
-    let setup = checks::Setup { asks_others: !offline, ..setup };
+    let listen = announced::address(&config.data_dir).unwrap_or(setup.listen);
+    let setup = checks::Setup { asks_others: !offline, listen, ..setup };
     let mut findings = checks::of_machine(&setup).await;
     findings.extend(checks::of_certificate(pool, &setup, now).await);
     match server::gateways(config) {

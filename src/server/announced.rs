@@ -3,14 +3,15 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracing::warn;
 
-/// More than the longest URL.
-const URL_MAX_BYTES: u64 = 4_096;
+/// More than the longest URL with an address.
+const MAX_BYTES: u64 = 4_096;
 /// Interval of attempts to lock the file while a command reads it, or another server of the directory stops.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
@@ -24,11 +25,12 @@ impl Drop for Announced {
     }
 }
 
-/// Keeps the URL of a server in its directory until this future is dropped. If the file cannot be written, commands use the
+/// Keeps the URL and the address of a server in its directory until this future is dropped. If the file cannot be written, commands use the
 /// configured address.
-pub(super) async fn keep(dir: PathBuf, url: String) {
+pub(super) async fn keep(dir: PathBuf, url: &str, address: SocketAddr) {
+    let text = format!("{url}\n{address}");
     loop {
-        match announce(&dir, &url) {
+        match announce(&dir, &text) {
             Ok(_announced) => return std::future::pending().await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(TRY_EVERY).await,
             Err(error) => {
@@ -42,26 +44,35 @@ pub(super) async fn keep(dir: PathBuf, url: String) {
     }
 }
 
-/// Writes the URL of a server.
-fn announce(dir: &Path, url: &str) -> io::Result<Announced> {
+/// Writes the text of a server.
+fn announce(dir: &Path, text: &str) -> io::Result<Announced> {
     let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(file_in(dir))?;
     file.try_lock().map_err(io::Error::from)?;
     let mut announced = Announced(file);
     announced.0.set_len(0)?;
-    announced.0.write_all(url.as_bytes())?;
+    announced.0.write_all(text.as_bytes())?;
     Ok(announced)
 }
 
 /// Returns the URL of the server that runs on the directory, if one does and this user may read it.
 pub(crate) fn running(dir: &Path) -> Option<String> {
+    read(dir)?.lines().next().map(str::to_owned)
+}
+
+/// Returns the address of that server's listener.
+pub(crate) fn address(dir: &Path) -> Option<SocketAddr> {
+    read(dir)?.lines().nth(1)?.parse().ok()
+}
+
+fn read(dir: &Path) -> Option<String> {
     let file = File::open(file_in(dir)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {}
         Ok(()) | Err(TryLockError::Error(_)) => return None,
     }
-    let mut url = String::new();
-    file.take(URL_MAX_BYTES).read_to_string(&mut url).ok()?;
-    Some(url).filter(|url| !url.is_empty())
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 fn file_in(dir: &Path) -> PathBuf {

@@ -186,6 +186,22 @@ async fn doctor_names_faults_and_exits_with_3() {
 }
 
 #[tokio::test]
+async fn doctor_checks_what_a_first_start_needs() {
+    let (dir, taken) = (TempDir::new(), std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+    std::fs::write(dir.path().join("file"), "").expect("a file");
+    let listen = taken.local_addr().expect("an address").to_string();
+    let output =
+        run(bellwire(dir.path()).args(["doctor", "--json", "--data-dir", "file/data"]).env("BELLWIRE_LISTEN", &listen))
+            .await;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let findings = json(&output)["findings"].as_array().expect("findings").clone();
+    for check in ["listener", "data directory", "master key"] {
+        let found = findings.iter().find(|finding| finding["check"] == check).expect(check);
+        assert_eq!(found["health"], "failure", "{found}");
+    }
+}
+
+#[tokio::test]
 async fn doctor_asks_push_services_unless_offline() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let simulator = Simulator::start(gateways::Options::default()).await.expect("a simulator");
@@ -317,6 +333,8 @@ fn embedded_server_starts_and_stops_on_sigterm() {
     assert_eq!(started["data"], dir.path().to_str().expect("UTF-8"));
     let postmaster = std::fs::read_to_string(dir.path().join("postgres/postmaster.pid")).expect("Postgres runs");
     let postmaster = Pid::from_raw(postmaster.lines().next().expect("a line").parse().expect("a process id"));
+    let health = bellwire(dir.path()).arg("health").env("BELLWIRE_LISTEN", "127.0.0.1:0").output().expect("it runs");
+    assert!(health.status.success(), "the address is in the data directory: {health:?}");
 
     stop(server);
     assert!(kill(postmaster, None).is_err(), "it took its Postgres with it");

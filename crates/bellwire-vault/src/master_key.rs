@@ -211,12 +211,16 @@ impl MasterKeySource {
         if MasterKey::read(path)?.is_some() {
             return Ok(());
         }
-        let place = path.ancestors().skip(1).find(|above| above.exists()).unwrap_or(Path::new("."));
-        let usable = match place.is_dir() {
-            true => access(place, AccessFlags::W_OK | AccessFlags::X_OK).map_err(std::io::Error::from),
-            false => Err(ErrorKind::NotADirectory.into()),
-        };
-        usable.map_err(|source| Error::Place { path: path.clone(), source })
+        can_create(path).map_err(|source| Error::Place { path: path.clone(), source })
+    }
+}
+
+/// Whether this user may create the file, and its missing directories. Changes nothing.
+pub fn can_create(path: &Path) -> std::io::Result<()> {
+    let place = path.ancestors().skip(1).find(|above| above.exists()).unwrap_or(Path::new("."));
+    match place.is_dir() {
+        true => Ok(access(place, AccessFlags::W_OK | AccessFlags::X_OK)?),
+        false => Err(ErrorKind::NotADirectory.into()),
     }
 }
 

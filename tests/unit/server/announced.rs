@@ -6,8 +6,9 @@ use super::*;
 fn address_counts_only_while_its_server_runs() {
     let dir = tempfile();
     assert_eq!(running(&dir), None);
-    let announced = announce(&dir, "http://127.0.0.1:4711").expect("an empty directory");
+    let announced = announce(&dir, "http://127.0.0.1:4711\n127.0.0.1:4711").expect("an empty directory");
     assert_eq!(running(&dir).as_deref(), Some("http://127.0.0.1:4711"));
+    assert_eq!(address(&dir), Some(SocketAddr::from(([127, 0, 0, 1], 4_711))));
     let second = announce(&dir, "http://127.0.0.1:4712").expect_err("the first server keeps its place");
     assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
     assert_eq!(running(&dir).as_deref(), Some("http://127.0.0.1:4711"));
