@@ -182,7 +182,7 @@ fn write(
     let written =
         write_to(&mut progress.counting(&mut out), recipients, manifest, vault, tools, place).and_then(|()| {
             out.get_ref().get_ref().sync_all()?;
-            fs::rename(&part, path).with_context(|| format!("cannot make {}", path.display()))?;
+            fs::rename(&part, path).with_context(|| format!("cannot create {}", path.display()))?;
             let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok(File::open(above)?.sync_all()?)
         });
@@ -196,7 +196,7 @@ fn write(
 /// Creates the `.part` file, and removes one of an interrupted backup. Fails if the final file exists.
 fn new_file(path: &Path) -> anyhow::Result<(PathBuf, File)> {
     if path.exists() {
-        bail!("{} is there already", path.display());
+        bail!("{} exists already: name another file, or remove it", path.display());
     }
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
@@ -205,7 +205,10 @@ fn new_file(path: &Path) -> anyhow::Result<(PathBuf, File)> {
         fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?; // of an interrupted backup
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
-    Ok((part.clone(), file.with_context(|| format!("cannot make {}", part.display()))?))
+    let failed = || {
+        format!("cannot create {}; its directory must exist, and this user must be able to write to it", path.display())
+    };
+    Ok((part, file.with_context(failed)?))
 }
 
 fn write_to(
@@ -299,7 +302,8 @@ async fn prove(
     is_quiet: bool,
 ) -> anyhow::Result<(Manifest, Vault)> {
     let (at, by) = (path.clone(), identities.clone());
-    let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await??;
+    let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await?;
+    let manifest = manifest.with_context(|| path.display().to_string())?;
     if manifest.migration > schema::newest() {
         bail!(
             "the backup is of Bellwire {} with migration {}, which this program does not contain: restore it with the program that \

@@ -65,6 +65,9 @@ pub(crate) enum Error {
         found: String,
         allowed: String,
     },
+    /// A secret, which is not shown.
+    #[error("{name} is not {allowed}")]
+    Secret { name: String, allowed: String },
     #[error("{} has the unknown key `{key}`; `bellwire serve --print-config` shows all that there are", file.display())]
     UnknownKey { file: PathBuf, key: String },
     /// The settings file is not TOML, is unreadable, or is writable by another user.
@@ -149,8 +152,9 @@ impl Config {
 
     fn consistently_https(&self) -> Result<(), Error> {
         if self.tls_cert.is_some() != self.tls_key.is_some() {
-            let missing = if self.tls_key.is_none() { "tls_key" } else { "tls_cert" };
-            return Err(wrong(missing, "is empty", "given together with tls_cert and tls_key"));
+            let (missing, given) =
+                if self.tls_key.is_none() { ("tls_key", "tls_cert") } else { ("tls_cert", "tls_key") };
+            return Err(wrong(missing, "is empty", &format!("given together with {given}")));
         }
         if self.tls_cert.is_some() && self.acme_domain.is_some() {
             return Err(wrong("acme_domain", "is given", "empty with tls_cert: certificates come from one of the two"));

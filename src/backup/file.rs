@@ -51,7 +51,7 @@ pub(crate) struct Manifest {
 pub(crate) enum BackupFileError {
     #[error("the backup cannot be read: {0}")]
     Io(#[from] io::Error),
-    #[error("this is no backup that `bellwire backup` of this or an earlier version made")]
+    #[error("this is not a backup made by this or an earlier version of Bellwire")]
     Other,
     #[error("the backup is encrypted: give the identity that it is encrypted to by --identity FILE")]
     Encrypted,

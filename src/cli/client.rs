@@ -197,7 +197,7 @@ impl Client {
 
     /// Returns the app of a message, from the database.
     pub(super) async fn app_of(&self, message: &str) -> anyhow::Result<String> {
-        let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
+        let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE {message:?}: {error}"))?;
         let context = self.context().context("--app: with --server, give the app that the message is of")?;
         let found = opening::load_messages(&context.pool, &[id]).await?.pop();
         let found =

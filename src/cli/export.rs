@@ -95,7 +95,8 @@ fn open(call: &Call<'_>) -> anyhow::Result<(Box<dyn Write>, After)> {
     }
     // There are private keys in it.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at);
-    Ok((Box::new(file.with_context(|| format!("cannot make {at}"))?), After::Nothing))
+    let failed = || format!("cannot create {at}; its directory must exist, and the file must not");
+    Ok((Box::new(file.with_context(failed)?), After::Nothing))
 }
 
 /// Content of the output file before this export.

@@ -1,6 +1,7 @@
 //! Converts API problems to errors for the command line: the faulty argument, and what to do.
 
 use axum::http::StatusCode;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::output::{listed, text};
@@ -22,7 +23,7 @@ impl CommandError {
     pub(super) fn new(problem: &Value, body: &Value, names: &ArgumentNames) -> Self {
         let lines: Vec<String> = listed(problem, "errors").map(|error| line(error, body, names)).collect();
         let text = match lines.as_slice() {
-            [] => format!("{}{}", text(problem, "/detail"), hint(problem)),
+            [] => not_found(problem).unwrap_or_else(|| text(problem, "/detail")),
             [line] => line.clone(),
             lines => format!("{} arguments are wrong:\n  {}", lines.len(), lines.join("\n  ")),
         };
@@ -73,23 +74,30 @@ fn line(error: &Value, body: &Value, names: &ArgumentNames) -> String {
     format!("{argument}: {}", text(error, "/detail"))
 }
 
-/// Returns a hint for a missing object: the command that lists such objects.
-fn hint(problem: &Value) -> String {
-    let lists = [
-        ("app", "app"),
-        ("API key", "key"),
-        ("VAPID key", "vapid"),
-        ("message", "message"),
-        ("campaign", "campaign"),
-        ("template", "template"),
-        ("topic", "topic"),
-        ("segment", "segment"),
+/// Describes a missing object: its name in the path of the request, and the command that lists such objects. `None`: another
+/// problem.
+fn not_found(problem: &Value) -> Option<String> {
+    const LISTS: [(&str, &str, &str); 8] = [
+        ("app", "/apps/", "app"),
+        ("API key", "/api-keys/", "key"),
+        ("VAPID key", "/vapid-keys/", "vapid"),
+        ("message", "/messages/", "message"),
+        ("campaign", "/campaigns/", "campaign"),
+        ("template", "/templates/", "template"),
+        ("topic", "/topics/", "topic"),
+        ("segment", "/segments/", "segment"),
     ];
-    let missing = |what: &str| {
+    let is_missing = |what: &str| {
         problem["code"] == ProblemCode::NotFound.name() && problem["detail"] == Problem::not_found(what).detail
     };
-    let list = lists.into_iter().find(|(what, _)| missing(what));
-    list.map_or_else(String::new, |(_, command)| format!(" `bellwire {command} list` shows those that there are."))
+    let (what, before, command) = LISTS.into_iter().find(|(what, ..)| is_missing(what))?;
+    let path = problem["instance"].as_str().and_then(|path| path.split_once(before));
+    let name = path.map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+    let missing = match name {
+        Some(name) => format!("There is no {what} {:?}.", percent_decode_str(name).decode_utf8_lossy()),
+        None => text(problem, "/detail"),
+    };
+    Some(format!("{missing} `bellwire {command} list` shows those that there are."))
 }
 
 #[cfg(test)]

@@ -107,8 +107,11 @@ pub(super) fn name_of(setting: &Setting, given: &RawValue) -> String {
 
 fn refusal(setting: &Setting, given: &RawValue, allowed: &str) -> Error {
     let name = name_of(setting, given);
-    let found = if setting.secret { "is wrong".to_owned() } else { format!("is {:?}", given.text) };
-    Error::Value { name, found, allowed: allowed.to_owned() }
+    let allowed = allowed.to_owned();
+    match setting.secret {
+        true => Error::Secret { name, allowed },
+        false => Error::Value { name, found: format!("is {:?}", given.text), allowed },
+    }
 }
 
 /// Default data directory, by the conventions of the platform.

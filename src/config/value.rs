@@ -116,7 +116,7 @@ pub(super) fn headers() -> ValueKind<HeaderMap> {
         value.set_sensitive(true);
         Some((name.trim().parse::<HeaderName>().ok()?, value))
     };
-    ValueKind::new("headers, such as authorization=Bearer%20abc,x-team=push", move |text| {
+    ValueKind::new("a list of headers, such as authorization=Bearer%20abc,x-team=push", move |text| {
         items(text).map(header).collect()
     })
 }

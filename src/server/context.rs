@@ -18,7 +18,7 @@ use super::vacuum::Pace;
 use crate::config::{Config, Secret};
 use bellwire_core::clock::Clock;
 use bellwire_postgres::{DATABASE, Embedded};
-use bellwire_store::connections::hosts::{DatabaseHosts, For};
+use bellwire_store::connections::hosts::{DatabaseHosts, For, name as host_name};
 use bellwire_store::connections::primary::{self, Primary};
 use bellwire_store::connections::recovery;
 use bellwire_store::connections::replica::Reads;
@@ -223,7 +223,8 @@ pub(crate) async fn open_when_there(
 async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
     let Some(hosts) = hosts(config)? else { return Ok(()) };
     let deadline = Instant::now() + PATIENCE;
-    let origin = config.origin("database_url");
+    let names: Vec<String> = hosts.all().iter().map(host_name).collect();
+    let origin = format!("{} at {}", config.origin("database_url"), names.join(", "));
     let mut told = false;
     let options = loop {
         let error = match timeout_at(deadline, primary::find(&hosts)).await {
@@ -233,6 +234,11 @@ async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
         };
         if !store::is_transient(&error) {
             return Err(error).with_context(|| format!("the database of {origin} cannot be used"));
+        }
+        if !hosts.are_several() && store::is_unknown_host(&error) {
+            return Err(error).with_context(|| {
+                format!("the database of {origin} cannot be found: correct the host name, or its entry in the DNS")
+            });
         }
         if Instant::now() + ASK_AGAIN > deadline {
             let patience_s = PATIENCE.as_secs();

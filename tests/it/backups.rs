@@ -199,7 +199,7 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
     done(&dir, &app.database, &["backup", "--output", &plain]).await;
     done(&dir, &app.database, &["backup", "--output", &sealed, "--recipient", AGE_RECIPIENT]).await;
     assert_eq!(fs::metadata(&plain).expect("it is there").permissions().mode() & 0o777, 0o600);
-    assert!(refused(&dir, &app.database, &["backup", "--output", &plain]).await.contains("is there already"));
+    assert!(refused(&dir, &app.database, &["backup", "--output", &plain]).await.contains("exists already"));
     let empty = TestDatabase::empty().await;
     let whole = fs::read(&plain).expect("it is ours");
     let write = |name: &str, octets: &[u8]| {
@@ -212,7 +212,7 @@ async fn damaged_or_foreign_backup_is_refused_unread() {
     for (file, words) in [
         (write("cut", &whole[..whole.len() - 40]), "damaged, was cut off or tampered with"),
         (write("changed", &changed), "damaged, was cut off or tampered with"),
-        (write("other", b"PGDMP, or so"), "this is no backup"),
+        (write("other", b"PGDMP, or so"), "this is not a backup"),
         (write("unknown", UNKNOWN.as_bytes()), "migration 91, which this program does not contain"),
         (write("half", &fs::read(&sealed).expect("it is ours")[..4_000]), "encrypted: give the identity"),
         (sealed.clone(), "encrypted: give the identity"),

@@ -206,7 +206,7 @@ fn secrets_are_never_shown() {
     assert!(config.print().contains("# database_url = \"********\" # DATABASE_URL\n"), "{}", config.print());
     assert_eq!(
         refused(&[], &[("DATABASE_URL", "mysql://hush")], ""),
-        "DATABASE_URL is wrong, but must be a URL that begins with postgres://"
+        "DATABASE_URL is not a URL that begins with postgres://"
     );
 }
 
@@ -234,7 +234,7 @@ fn opentelemetry_uses_its_standard_variables() {
     }
     assert_eq!(
         refused(&[], &[("OTEL_EXPORTER_OTLP_HEADERS", "authorization: hush")], ""),
-        "OTEL_EXPORTER_OTLP_HEADERS is wrong, but must be headers, such as authorization=Bearer%20abc,x-team=push"
+        "OTEL_EXPORTER_OTLP_HEADERS is not a list of headers, such as authorization=Bearer%20abc,x-team=push"
     );
 }
 
@@ -288,7 +288,7 @@ fn secrets_come_from_files_of_variables() {
     std::fs::write(&file, "mysql://hush").unwrap();
     assert_eq!(
         refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]),
-        "BELLWIRE_DATABASE_URL_FILE is wrong, but must be a URL that begins with postgres://"
+        "BELLWIRE_DATABASE_URL_FILE is not a URL that begins with postgres://"
     );
     std::fs::write(&file, " \n").unwrap();
     assert!(refused(&[("BELLWIRE_DATABASE_URL_FILE", path)]).contains("names an empty file"));

@@ -31,7 +31,12 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn new(server: &str, key: Option<String>) -> anyhow::Result<Self> {
-        let url = Url::parse(server).with_context(|| format!("--server {server:?} is not a URL"))?;
+        let Some(url) = Url::parse(server).ok().filter(Url::has_host) else {
+            bail!(
+                "--server {server:?} is not a URL such as https://push.example.com; \
+                 a server on this machine may have http://, such as http://127.0.0.1:8787"
+            );
+        };
         let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
         ensure!(is_plain && url.fragment().is_none(), "--server: must be an address such as https://push.example.com");
         let extra_ca = match std::env::var_os(CA_VARIABLE) {
@@ -63,7 +68,14 @@ impl Remote {
         let request = Request::from_parts(head, body.map_err(Into::into).boxed_unsync());
         let answer = timeout(patience, self.http.open(request)).await;
         let answer = answer.with_context(|| format!("{} did not answer for {} s", self.server, patience.as_secs()))?;
-        let response = answer.with_context(|| format!("cannot reach {}", self.server))?;
+        let response = answer.map_err(|error| {
+            let error = anyhow::Error::new(error);
+            let hint = match format!("{error:#}").contains("InvalidContentType") {
+                true => " by TLS; a server without TLS has http://, which is allowed for a server on this machine",
+                false => "",
+            };
+            error.context(format!("cannot reach {}{hint}", self.server))
+        })?;
         if response.status().is_redirection() {
             let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok()).unwrap_or("?");
             bail!("{} redirects to {place}, which is not followed with the key: give the final address", self.server);

@@ -20,7 +20,7 @@ pub async fn topics_are_made_listed_changed_and_deleted() {
     assert_eq!(changed["join"], "anyone");
     shell.ok(&topic("delete", "staff")).await;
     let gone = shell.refused(&topic("delete", "staff")).await;
-    assert_eq!(gone, "bellwire: There is no such topic. `bellwire topic list` shows those that there are.\n");
+    assert_eq!(gone, "bellwire: There is no topic \"staff\". `bellwire topic list` shows those that there are.\n");
     assert!(shell.refused(&topic("create", "a/b")).await.starts_with("bellwire: TOPIC: must be 1 to 128"));
     for (rights, expected) in [("set_attributes", json!(["set_attributes"])), ("nothing", json!([]))] {
         let changed = shell.json(&["app", "change", "shop", "--browsers-may", rights]).await;
@@ -69,7 +69,7 @@ pub async fn segments_are_managed_at_the_shell() {
     }
     shell.ok(&segment("delete", "paying")).await;
     let gone = shell.refused(&segment("delete", "paying")).await;
-    assert_eq!(gone, "bellwire: There is no such segment. `bellwire segment list` shows those that there are.\n");
+    assert_eq!(gone, "bellwire: There is no segment \"paying\". `bellwire segment list` shows those that there are.\n");
     let both = shell.run(&["send", "--app", "shop", "--user", "1", "--segment", "x", "--title", "T"]).await;
     assert_eq!(both.status.code(), Some(2), "{both:?}");
 }
@@ -119,7 +119,10 @@ pub async fn templates_are_managed_at_the_shell() {
     assert!(refused.contains("--data is not JSON"), "{refused}");
     shell.ok(&[&["template", "delete", "welcome"][..], &of_shop].concat()).await;
     let gone = shell.refused(&[&["template", "show", "welcome"][..], &of_shop].concat()).await;
-    assert!(gone.contains("There is no such template. `bellwire template list` shows those that there are."), "{gone}");
+    assert!(
+        gone.contains("There is no template \"welcome\". `bellwire template list` shows those that there are."),
+        "{gone}"
+    );
 }
 
 #[tokio::test]

@@ -34,5 +34,8 @@ pub async fn campaign_watch_prints_each_change() {
     assert_eq!(tokio::task::spawn_blocking(move || states.last()).await.unwrap().as_deref(), Some("cancelled"));
     assert!(tokio::task::spawn_blocking(move || watch.wait()).await.unwrap().unwrap().success());
     let gone = shell.refused(&["campaign", "runs", "autumn", "--app", "shop"]).await;
-    assert!(gone.contains("There is no such campaign. `bellwire campaign list` shows those that there are."), "{gone}");
+    assert!(
+        gone.contains("There is no campaign \"autumn\". `bellwire campaign list` shows those that there are."),
+        "{gone}"
+    );
 }

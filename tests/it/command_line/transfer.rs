@@ -104,7 +104,7 @@ pub async fn app_transfer_is_complete_and_repeatable() {
     let kinds: std::collections::BTreeSet<String> = lines(&out).iter().map(|line| line["type"].to_string()).collect();
     assert_eq!(kinds.len(), 17, "one of everything: {kinds:?}");
     assert!(
-        here.refused(&["export", "--app", "shop", "--output", "shop.ndjson"]).await.contains("cannot make"),
+        here.refused(&["export", "--app", "shop", "--output", "shop.ndjson"]).await.contains("cannot create"),
         "it is there"
     );
 

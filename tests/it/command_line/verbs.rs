@@ -60,7 +60,7 @@ pub async fn user_data_is_exported_and_erased() {
         told["data"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["user.erasure_completed", "user.erased", "user.exported"]);
     let none = shell.refused(&["user", "export", "ann@example.com", "--app", "none"]).await;
-    assert!(none.contains("There is no such app"), "{none}");
+    assert!(none.contains("There is no app \"none\"."), "{none}");
 }
 
 #[tokio::test]
@@ -242,7 +242,7 @@ pub async fn app_deletion_needs_its_name_twice() {
     let deleted = shell.json(&["app", "delete", "shop", "--yes-delete", "shop"]).await;
     assert!(deleted["deleting_at"].is_string(), "{deleted}");
     let gone = shell.refused(&["app", "show", "shop"]).await;
-    assert!(gone.contains("There is no such app"), "{gone}");
+    assert!(gone.contains("There is no app \"shop\"."), "{gone}");
 }
 
 #[tokio::test]
@@ -281,9 +281,9 @@ async fn refusal_names_argument_and_remedy() {
             "app create x --subject mailto:a@localhost --origin ftp://b",
             "2 arguments are wrong:\n  --origin \"ftp://b\": ",
         ),
-        ("app show shopp", "There is no such app. `bellwire app list` shows those that there are."),
-        ("app show ..", "There is no such app."),
-        ("key create --app nowhere --scope send --name x", "There is no such app."),
+        ("app show shopp", "There is no app \"shopp\". `bellwire app list` shows those that there are."),
+        ("app show ..", "There is no app \"..\"."),
+        ("key create --app nowhere --scope send --name x", "There is no app \"nowhere\"."),
         ("key create --app shop --scope send --name x --expires-at 2001-01-01", "--expires-at: must be in the future"),
         ("key create --app shop --scope operator --name x", "--scope \"operator\": is only for keys of the server"),
         ("key revoke --operator ak_1", "bellwire: KEY: expected an id of the form ak_"),

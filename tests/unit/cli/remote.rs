@@ -7,6 +7,8 @@ fn key_goes_over_tls_or_stays_here() {
     let key = || Some("bw_secret".to_owned());
     for (server, refusal) in [
         ("push.example.com", "is not a URL"),
+        ("127.0.0.1:80", "may have http://"),
+        ("localhost:80", "may have http://"),
         ("http://push.example.com", "must begin with https://"),
         ("ftp://push.example.com", "must begin with https://"),
         ("https://me:secret@push.example.com", "must be an address such as"),
