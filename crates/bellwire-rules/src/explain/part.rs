@@ -48,11 +48,12 @@ pub(super) fn passed_over(part: &ExplainedPart, timezone: Option<&str>, story: &
 pub(super) fn in_group(group: Option<CampaignGroup>) -> (String, Value) {
     let (text, share) = match group {
         Some(CampaignGroup::HeldOut) => {
-            ("its person is in the control group of the campaign, which gets nothing", "held_out")
+            ("its person is held out: the control group of the campaign gets nothing", "held out")
         }
-        Some(CampaignGroup::AfterTest) => {
-            ("its person is not in the test group of the campaign, and gets the variant that wins", "not_in_test")
-        }
+        Some(CampaignGroup::AfterTest) => (
+            "its person is not in the test group of the campaign, and gets the variant that wins",
+            "not in the test group",
+        ),
         Some(CampaignGroup::Variant) => ("its person gets another variant of the campaign", "another"),
         None => ("its person is in another share of the audience: another variant, or the control group", "another"),
     };

@@ -283,7 +283,7 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(judged(FilterVerdict::Sunset, 12, None), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d and never clicked one."),
         case(judged(FilterVerdict::Sunset, 12, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d since they last clicked one, at 2027-01-15T07:00:00Z (1 h 10 min ago)."),
         case(of_group(None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience: another variant, or the control group."),
-        case(of_group(Some(CampaignGroup::HeldOut)), NotTargeted, "The message was not for this subscription: its person is in the control group of the campaign, which gets nothing."),
+        case(of_group(Some(CampaignGroup::HeldOut)), NotTargeted, "The message was not for this subscription: its person is held out: the control group of the campaign gets nothing."),
         case(of_group(Some(CampaignGroup::Variant)), NotTargeted, "The message was not for this subscription: its person gets another variant of the campaign."),
         case(of_group(Some(CampaignGroup::AfterTest)), NotTargeted, "The message was not for this subscription: its person is not in the test group of the campaign, and gets the variant that wins."),
         case(judged(FilterVerdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
