@@ -269,6 +269,13 @@ CREATE TABLE click_clears (
 COMMENT ON TABLE click_clears IS
     'Clicks on messages with `clear_on_click`, until maintenance has removed the message from the other browsers of the person.';
 
+CREATE TABLE removed_deliveries (
+    message      uuid NOT NULL, -- the message
+    subscription uuid NOT NULL, -- the browser that it was removed from
+    PRIMARY KEY (message, subscription)
+);
+COMMENT ON TABLE removed_deliveries IS 'Messages that were removed from single browsers, so that a repeat sends nothing.';
+
 CREATE TABLE withdrawals (
     message  uuid        PRIMARY KEY, -- the withdrawn message
     app      uuid        NOT NULL, -- owner

@@ -174,9 +174,13 @@ pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
         sweep_up("turning messages", go_on).await?;
     }
     for message in withdrawals::waiting(pool).await? {
-        withdrawals::advance(pool, vault, message, now).await?;
+        if let Err(error) = withdrawals::advance(pool, vault, message, now).await {
+            warn!(%error, message_id = %message, "a withdrawal could not be continued");
+        }
     }
-    sweep_up("clearing after clicks", || async { clears::after_clicks(pool, vault, now).await }).await?;
+    if let Err(error) = clears::after_clicks(pool, vault, now).await {
+        warn!(%error, "messages could not be removed after clicks");
+    }
     sweep_up("expiring what is parked", || async { Ok(sweeps::expire_parked(pool, now).await? > 0) }).await?;
     sweep_up("expiring subscriptions", || async { Ok(sweeps::expire_subscriptions(pool, now).await? > 0) }).await?;
     sweep_up("suspending subscriptions", || async { Ok(refusals::suspend(pool, now).await? > 0) }).await?;

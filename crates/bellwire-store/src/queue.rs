@@ -12,6 +12,7 @@ pub mod messages;
 pub mod opening;
 pub mod policies;
 pub mod recall;
+pub mod removals;
 pub mod sending;
 pub mod steering;
 pub mod stops;

@@ -15,10 +15,14 @@ use crate::api::messages::compose::MessageKey;
 use crate::api::messages::compose::content::check_content;
 use crate::api::{ApiState, Work};
 use bellwire_core::id::MessageId;
-use bellwire_core::message::Notification;
+use bellwire_core::message::{CONTENT_MAX, Notification};
 use bellwire_core::template::MessageContent;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::updates::{self, NewContent, Updated};
+use bellwire_webpush::payload::PayloadTemplate;
+
+/// Maximum bytes of an update's content: the id of the replaced delivery needs 80 in its push.
+const UPDATE_MAX: usize = CONTENT_MAX - 80;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(update))
@@ -62,7 +66,10 @@ pub(crate) async fn update(
         content.complete(app.origins.first().map(String::as_str));
         content.silent |= !given.alert;
     }
+    let octets = given.content.as_ref().map_or(0, PayloadTemplate::content_octets);
     let content = check_content(given.content, None, None, None, &mut faults);
+    let detail = format!("has {octets} octets when sent; the limit of an update is {UPDATE_MAX}");
+    faults.require(octets <= UPDATE_MAX, "/content", &detail);
     faults.finish()?;
     let content = MessageContent::Literal(content.expect("a missing one was refused"));
     let plain = zeroize::Zeroizing::new(content.to_json().map_err(|_| Problem::internal())?);

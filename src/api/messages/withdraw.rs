@@ -25,6 +25,7 @@ use bellwire_store::ChunkProgress;
 use bellwire_store::keys::apps;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::clears::{self, Cleared, UserRemoval};
+use bellwire_store::queue::removals;
 use bellwire_store::queue::withdrawals::{self, Withdrawn};
 
 /// Interval at which a withdrawal checks whether the last push of its message has ended.
@@ -199,7 +200,7 @@ pub(crate) async fn withdraw_from_user(
         }
         (None, tag) => {
             let notice = apps::read_withdrawal_notice(&state.pool, app.id).await?;
-            let message = withdrawals::removal(&state.vault, app.id, (&app.name, notice.as_ref()), tag, now);
+            let message = removals::removal(&state.vault, app.id, (&app.name, notice.as_ref()), tag, now);
             clears::tag_of_user(&state.pool, &state.vault, of, message, &entry, now).await?
         }
     };

@@ -12,7 +12,7 @@ use bellwire::testkit::server::maintenance::{self, Retention};
 use bellwire_store::keys::audit::AuditAction;
 use serde_json::{Value, json};
 
-use self::stage::{Deed, stage};
+use self::stage::{DELETION, Deed, stage};
 use crate::support::api::{TestApi, fcm};
 use crate::support::app::{DAY, RETENTION};
 use crate::support::openapi::{openapi_description, operations};
@@ -45,9 +45,6 @@ const UNLOGGED: [(&str, &str); 25] = [
     ("POST /v1/session/link", "changes nothing"),
     ("DELETE /v1/session", "is done last, by itself"),
 ];
-
-/// Query of the app deletion, an operator-only action.
-const DELETION: &str = "?confirm=shop";
 
 /// Does it, with the app's key where that may, and signed in as an admin where no key may.
 async fn status(api: &TestApi, admin: &str, (method, path, body, _): &Deed) -> u16 {

@@ -221,6 +221,7 @@ async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
          counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
          campaigns AS (DELETE FROM campaigns_in_motion k USING mine m WHERE k.message = m.id),
          charts AS (DELETE FROM rollups r USING mine m WHERE r.step IN (1, 2, 3) AND r.message = m.id),
+         removed AS (DELETE FROM removed_deliveries c USING mine m WHERE c.message = m.id),
          clears AS (DELETE FROM click_clears c USING mine m WHERE c.message = m.id),
          receipts AS (DELETE FROM receipt_counts r USING mine m WHERE r.message = m.id)
          DELETE FROM messages USING mine WHERE messages.id = mine.id",

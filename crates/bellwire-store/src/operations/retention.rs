@@ -56,6 +56,7 @@ pub async fn clear_messages(pool: &PgPool, cutoff: Timestamp, after: MessageId) 
         counts AS (DELETE FROM message_counts c USING deleted d WHERE c.message = d.id),
         charts AS (DELETE FROM rollups r USING deleted d WHERE r.step IN (1, 2, 3) AND r.message = d.id),
         receipts AS (DELETE FROM receipt_counts r USING deleted d WHERE r.message = d.id),
+        removed AS (DELETE FROM removed_deliveries c USING deleted d WHERE c.message = d.id),
         clears AS (DELETE FROM click_clears c USING deleted d WHERE c.message = d.id),
         withdrawn AS (DELETE FROM withdrawals w USING deleted d WHERE w.message = d.id),
         parts AS (DELETE FROM campaign_parts p USING deleted d WHERE p.message = d.id),

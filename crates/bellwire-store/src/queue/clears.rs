@@ -4,19 +4,22 @@ use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::withdrawals::{RemovalRecipients, create, load};
+use super::removals::{RemovalRecipients, create, load};
+use crate::connections::engine::shards_of;
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::take;
-use crate::outcomes::ledger::unsent::{self, How};
+use crate::outcomes::ledger::unsent::{self, How, STOPPED};
 use crate::queue::sending::{self, Addressed, Audience, NewMessage};
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_vault::Vault;
 
-/// Clicks handled in one round.
+/// Clicks read at a time.
 const CHUNK: i64 = 200;
+/// Pages of clicks handled in one round.
+const PAGES: usize = 50;
 
 /// Result of a removal from some browsers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,9 +104,11 @@ async fn clear(
     now: Timestamp,
 ) -> sqlx::Result<Cleared> {
     let Some(row) = load(conn, id, sent_by).await? else { return Ok(Cleared::Done(None)) };
+    let lost = maybe_sent(conn, id, &browsers).await?;
     for browser in &browsers {
         let waiting = take::of_delivery(conn, row.app(), id, *browser, now).await?;
-        unsent::end(conn, waiting.into_iter().collect(), How::Cancelled("message cancelled"), now).await?;
+        let reason = if lost.contains(browser) { STOPPED } else { "message cancelled" };
+        unsent::end(conn, waiting.into_iter().collect(), How::Cancelled(reason), now).await?;
     }
     if is_sending(conn, id, &browsers).await? {
         return Ok(Cleared::Sending);
@@ -113,6 +118,20 @@ async fn clear(
     let made = removal.id;
     let is_made = create(conn, vault, &row, removal, RemovalRecipients::Few(recipients), now).await?;
     Ok(Cleared::Done(is_made.then_some(made)))
+}
+
+/// Returns which of these browsers have a waiting delivery of a message that a crashed worker may have sent.
+async fn maybe_sent(
+    conn: &mut PgConnection,
+    id: MessageId,
+    browsers: &[SubscriptionId],
+) -> sqlx::Result<Vec<SubscriptionId>> {
+    fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT subscription AS "id: SubscriptionId" FROM queue WHERE message = $1 AND subscription = ANY ($2) AND leases > 0"#,
+        (id.0, browsers as &[SubscriptionId])
+    )
 }
 
 /// Whether a delivery of a message to one of these browsers has not ended, or is still to be created.
@@ -127,26 +146,29 @@ async fn is_sending(conn: &mut PgConnection, id: MessageId, browsers: &[Subscrip
     )
 }
 
-/// Returns which of these browsers may have got a message that was not removed from them.
+/// Returns which of these browsers may have got a message, and records that it is removed from them. Repeats return nothing.
 async fn recipients(
     conn: &mut PgConnection,
     id: MessageId,
     browsers: &[SubscriptionId],
 ) -> sqlx::Result<Vec<SubscriptionId>> {
-    // The condition is that of `withdrawals::recipients`.
+    // The condition is that of `removals::recipients`.
+    let reached = fetch_all!(
+        &mut *conn,
+        scalar,
+        r#"SELECT DISTINCT a.subscription AS "id: SubscriptionId" FROM attempts a
+           WHERE a.message = $1 AND a.subscription = ANY ($2) AND a.shard = ANY ($3)
+             AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
+               OR a.ending = 6 AND a.reason = 'stopped' OR a.ending = 5 AND a.reason = 'lease_exhausted')
+           ORDER BY 1"#,
+        (id.0, browsers as &[SubscriptionId], &shards_of(browsers))
+    )?;
     fetch_all!(
         conn,
         scalar,
-        r#"SELECT DISTINCT a.subscription AS "id: SubscriptionId" FROM attempts a
-           WHERE a.message = $1 AND a.subscription = ANY ($2)
-             AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
-               OR a.ending = 6 AND a.reason = 'stopped')
-             AND NOT EXISTS (
-               SELECT FROM messages r WHERE r.withdraws = $1
-                 AND (EXISTS (SELECT FROM queue WHERE message = r.id AND subscription = a.subscription)
-                   OR EXISTS (SELECT FROM attempts WHERE message = r.id AND subscription = a.subscription)))
-           ORDER BY 1"#,
-        (id.0, browsers as &[SubscriptionId])
+        r#"INSERT INTO removed_deliveries (message, subscription) SELECT $1, * FROM unnest($2::uuid[])
+           ON CONFLICT DO NOTHING RETURNING subscription AS "id: SubscriptionId""#,
+        (id.0, &reached as &[SubscriptionId])
     )
 }
 
@@ -163,20 +185,24 @@ pub(crate) async fn clicked(
     )
 }
 
-/// Removes messages that were clicked in one browser from the person's others. A click stays recorded while a push to one of them
-/// may be on its way. Returns whether there may be more.
-pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool> {
-    let clicks = fetch_all!(
-        pool,
-        r#"SELECT message AS "message: MessageId", subscription AS "subscription: SubscriptionId" FROM click_clears
-           ORDER BY message, subscription LIMIT $1"#,
-        (CHUNK)
-    )?;
-    let mut cleared = 0;
-    for click in &clicks {
-        cleared += i64::from(after_click(pool, vault, click.message, click.subscription, now).await?);
+/// Removes messages that were clicked in one browser from the person's others, at most [`PAGES`] pages. A click stays recorded
+/// while a push to one of them may be on its way.
+pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
+    let mut after = (MessageId(Uuid::nil()), SubscriptionId(Uuid::nil()));
+    for _ in 0..PAGES {
+        let clicks = fetch_all!(
+            pool,
+            r#"SELECT message AS "message: MessageId", subscription AS "subscription: SubscriptionId" FROM click_clears
+               WHERE (message, subscription) > ($1, $2) ORDER BY message, subscription LIMIT $3"#,
+            (after.0.0, after.1.0, CHUNK)
+        )?;
+        let Some(last) = clicks.last() else { break };
+        after = (last.message, last.subscription);
+        for click in &clicks {
+            after_click(pool, vault, click.message, click.subscription, now).await?;
+        }
     }
-    Ok(cleared == CHUNK)
+    Ok(())
 }
 
 async fn after_click(
@@ -185,7 +211,7 @@ async fn after_click(
     message: MessageId,
     clicked: SubscriptionId,
     now: Timestamp,
-) -> sqlx::Result<bool> {
+) -> sqlx::Result<()> {
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;
         let taken = rows_affected!(
@@ -193,19 +219,20 @@ async fn after_click(
             "DELETE FROM click_clears WHERE message = $1 AND subscription = $2",
             (message.0, clicked.0)
         )?;
-        let others = fetch_all!(
+        let person = fetch_optional!(
             &mut *tx,
-            scalar,
-            r#"SELECT o.id AS "id: SubscriptionId" FROM subscriptions s
-                 JOIN subscriptions o ON o.app = s.app AND o.user_id = s.user_id AND o.id <> s.id AND o.state = 'active'
-               WHERE s.shard = $2 AND s.id = $1 ORDER BY o.id"#,
+            r#"SELECT app AS "app: AppId", user_id FROM subscriptions WHERE shard = $2 AND id = $1"#,
             (clicked.0, clicked.shard())
         )?;
+        let others = match person.and_then(|person| Some((person.app, person.user_id?))) {
+            Some((app, user)) => browsers(&mut tx, app, &user).await?,
+            None => Vec::new(),
+        };
+        let others = others.into_iter().filter(|other| *other != clicked).collect();
         if taken == 0 || clear(&mut tx, vault, message, others, None, now).await? == Cleared::Sending {
-            return Ok(false);
+            return Ok(());
         }
-        tx.commit().await?;
-        Ok(true)
+        tx.commit().await
     })
     .await
 }

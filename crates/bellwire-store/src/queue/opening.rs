@@ -75,8 +75,12 @@ pub async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec
     let rows = fetch_all!(
         pool,
         r#"/* load_messages */
-        SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
+        SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
                m.withdraws_root, m.is_update,
+               -- A removal must not replace a later message at the push service.
+               CASE WHEN m.withdraws IS NULL OR NOT EXISTS (
+                 SELECT FROM messages l WHERE l.app = m.app AND l.topic_header = m.topic_header AND l.id > m.withdraws
+                   AND l.withdraws IS DISTINCT FROM m.withdraws) THEN m.topic_header END AS topic_header,
                m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", t.policy AS topic_policy
         FROM unnest($1::uuid[]) AS wanted (id)

@@ -3,14 +3,15 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::withdrawals::{create, load, recipients};
+use super::removals::{RemovalRecipients, create, load, recipients};
+use crate::connections::engine::shards_of;
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
 use crate::queue::sending::NewMessage;
 use crate::queue::steering::{self, MessageOrder};
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::{AppId, MessageId};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bellwire_vault::{CONTENT, Vault};
 
 /// Time before the due time in which workers may have read a scheduled message.
@@ -68,7 +69,8 @@ async fn update_within(
 ) -> sqlx::Result<Updated> {
     let found = fetch_optional!(
         &mut *conn,
-        r#"SELECT accepted_at, state = 'cancelled' AS "is_cancelled!", ttl_s,
+        r#"SELECT accepted_at, state = 'cancelled' AS "is_cancelled!", ttl_s, clear_on_click, audience,
+             audience ?| ARRAY['users', 'subscriptions'] AS "is_personal!",
              EXISTS (SELECT FROM withdrawals WHERE message = m.id) AS "is_withdrawn!"
            FROM messages m WHERE id = $1 AND app = $2 AND withdraws IS NULL FOR NO KEY UPDATE"#,
         (id.0, app.0)
@@ -91,13 +93,47 @@ async fn update_within(
     }
     let Some(row) = load(conn, id, content.sent_by).await? else { return Ok(Updated::Unknown) };
     let update = row.removal(vault, now);
-    let update = NewMessage { content: vault.seal(CONTENT, update.id, content.plain), ttl_s: message.ttl_s, ..update };
-    let (made, recipients) = (update.id, recipients(conn, id).await?);
+    let update = NewMessage {
+        content: vault.seal(CONTENT, update.id, content.plain),
+        ttl_s: message.ttl_s,
+        clear_on_click: message.clear_on_click,
+        // What names its recipients is not for a later user of the same browser.
+        audience: if message.is_personal { message.audience } else { update.audience },
+        ..update
+    };
+    let (made, mut recipients) = (update.id, recipients(conn, id).await?);
+    if let RemovalRecipients::Few(ids) = &mut recipients {
+        let kept = still_theirs(conn, id, ids, message.accepted_at).await?;
+        ids.retain(|id| kept.contains(id));
+    }
     if !create(conn, vault, &row, update, recipients, now).await? {
         return Ok(Updated::Sent(None));
     }
     execute!(conn, "UPDATE messages SET is_update = true WHERE id = $1", (made.0))?;
     Ok(Updated::Sent(Some(made)))
+}
+
+/// Returns which of these browsers belong to the same user as when the message was accepted, and still have it.
+async fn still_theirs(
+    conn: &mut PgConnection,
+    id: MessageId,
+    browsers: &[SubscriptionId],
+    accepted_at: Timestamp,
+) -> sqlx::Result<Vec<SubscriptionId>> {
+    let removed = fetch_all!(
+        &mut *conn,
+        scalar,
+        r#"SELECT subscription AS "id: SubscriptionId" FROM removed_deliveries WHERE message = $1"#,
+        (id.0)
+    )?;
+    let theirs = fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+           WHERE shard = ANY ($1) AND id = ANY ($2) AND (user_left_at IS NULL OR user_left_at <= $3)"#,
+        (&shards_of(browsers), browsers as &[SubscriptionId], accepted_at)
+    )?;
+    Ok(theirs.into_iter().filter(|id| !removed.contains(id)).collect())
 }
 
 /// Returns the updates of a message, the oldest first.

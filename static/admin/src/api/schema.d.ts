@@ -1385,7 +1385,15 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Replaces the content of the message that has this key now or had it last.
+         * @description A scheduled message is sent with the new content. Browsers that may have it are sent an update: it replaces the notification on display, or the push that waits at the push service. Where the notification was clicked or closed, nothing is shown.
+         *
+         *     409 `message_sending`: some deliveries of it, or of an earlier update, have not ended. 409 `message_cancelled`: it was withdrawn.
+         *
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         */
+        patch: operations["messages_by_key_update"];
         trace?: never;
     };
     "/v1/apps/{app}/messages/by-key/{key}/cancel": {
@@ -5158,7 +5166,7 @@ export interface components {
          * @description Code of a sentence. Names never change their meaning; new ones may be added.
          * @enum {string}
          */
-        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "subscription_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
+        ExplanationCode: "message_accepted" | "message_replays" | "message_withdrawn" | "message_removes" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "subscription_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
         /** @description Explanation of one delivery in plain words, from stored data. */
         ExplanationResponse: {
             /** @description Message that was sent. */
@@ -6232,6 +6240,18 @@ export interface components {
             limit: number;
             /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
+        };
+        /** @description New content of a message. */
+        MessageUpdate: {
+            /** @description Whether browsers alert the person again. By default the notification changes silently. */
+            alert?: boolean;
+            content?: components["schemas"]["Notification"] | null;
+        };
+        /** @description Result of an update. */
+        MessageUpdated: {
+            /** @description The message. */
+            id: components["schemas"]["MessageId"];
+            update?: components["schemas"]["MessageId"] | null;
         };
         /**
          * @description A way to sign in.
@@ -9495,7 +9515,7 @@ export interface operations {
                 /** @description Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins. */
                 actor?: string;
                 /** @description Action: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "message.withdrawn" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "campaign.withdrawn" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "message.updated" | "message.withdrawn" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "campaign.withdrawn" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /**
                  * @description User of the app who is the object of the action. The log stores only a label derived from the id, so entries of erased
                  *     users are found, too.
@@ -15419,6 +15439,56 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    messages_by_key_update: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description `key` that the sender gave the message */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageUpdate"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "update": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MessageUpdated"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -22234,7 +22304,7 @@ export interface operations {
                 /** @description Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins. */
                 actor?: string;
                 /** @description Action: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "message.withdrawn" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "campaign.withdrawn" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "message.updated" | "message.withdrawn" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "campaign.withdrawn" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "tool.called" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description User of `app` who is the object of the action. The log stores only a label derived from the id. */
                 user_id?: string;
                 /** @description Earliest time of the actions, to the millisecond. */

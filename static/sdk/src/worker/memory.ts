@@ -32,17 +32,17 @@ export const wasChanged = (id: string, change: Change) => wasSeen(`${change}:${i
 
 /** Stores that a delivery is withdrawn or updated. */
 export async function rememberChange(id: string, change: Change): Promise<void> {
-  await remember(id, undefined);
-  await remember(`${change}:${id}`, undefined);
+  await remember([id, `${change}:${id}`], undefined);
 }
 
-/** Stores a delivery and its receipt in one transaction. */
-export async function remember(id: string | undefined, receipt: Receipt | undefined): Promise<void> {
+/** Stores deliveries and a receipt in one transaction. */
+export async function remember(ids: (string | undefined)[], receipt: Receipt | undefined): Promise<void> {
   if (seenHere.size >= SEEN_MAX) seenHere.clear();
-  if (id) seenHere.add(id);
+  const known = ids.filter((id) => id !== undefined);
+  known.forEach((id) => seenHere.add(id));
   const at = clock.now();
   await within(["seen", "receipts"], "readwrite", (store) => {
-    if (id) store("seen").put({ id, at });
+    known.forEach((id) => store("seen").put({ id, at }));
     if (receipt) store("receipts").add(receipt);
     prune(store("seen").index("at"), SEEN_MAX, at);
     prune(store("receipts"), WAITING_MAX, at);

@@ -112,7 +112,8 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
   const shown = isOld ? { title: fallback.title } : (push.shown ?? fallback);
   const [title, options] = dress(worker, shown, push, fallback, await appUrl(worker, bellwire));
   const there = (await registration.getNotifications()).find(({ data }) => data?.bellwire?.id === id);
-  if (there) {
+  // The notification of a changed delivery shows the new content: it stays as it is.
+  if (there && !isOld) {
     const { body, icon, lang, dir, tag, data } = there;
     // The notification that the site's code made of a raw payload is only known from the display.
     const same = push.raw
@@ -129,11 +130,11 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
  * Closes notifications after the event. Chromium counts the visible ones at its end, and penalises a push that leaves none.
  * Browsers keep an idle worker for 30 seconds.
  */
-export const closeSoon = ({ registration }: ServiceWorkerGlobalScope, tag: string) =>
+export const closeSoon = ({ registration }: ServiceWorkerGlobalScope, tag: string, receipt?: string) =>
   void clock
     .wait(CLOSE_MS)
     .then(() => registration.getNotifications({ tag }))
-    .then((all) => all.forEach((one) => one.close()));
+    .then((all) => all.forEach((one) => one.data?.bellwire?.receipt === receipt && one.close()));
 
 export const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;
 

@@ -38,7 +38,7 @@ export function receiptOf(
 /** Stores a receipt and a delivery's id, then sends all waiting receipts. Without a database, one attempt is made. */
 export async function report(id: string | undefined, receipt: Receipt | undefined): Promise<boolean> {
   try {
-    await remember(id, receipt);
+    await remember([id], receipt);
   } catch {
     return receipt ? post(receipt.url, [receipt]) : true;
   }

@@ -25,7 +25,8 @@ export async function replace(worker: ServiceWorkerGlobalScope, push: Push, stam
     const shows = updates && !isWithdrawn && (there || !seen);
     // The id stays that of the replaced delivery, so that a later change finds the notification.
     const dressed = { ...push, stamp: { ...stamp, id: replaced } };
-    const [title, options] = dress(worker, push.shown ?? bellwire.fallback, dressed, bellwire.fallback, app);
+    const shown = updates && !shows ? { title: bellwire.fallback.title } : (push.shown ?? bellwire.fallback);
+    const [title, options] = dress(worker, shown, dressed, bellwire.fallback, app);
     const silent = options.silent || isRepeat;
     // A later notification with the same tag stays: only the replaced one gives its tag away.
     const tag = there?.tag || (shows ? options.tag : `${tagOf(replaced)}:${stamp.id}`);
@@ -34,7 +35,7 @@ export async function replace(worker: ServiceWorkerGlobalScope, push: Push, stam
       await display(worker, title, { ...options, tag, silent, renotify } as NotificationOptions);
     } else {
       await display(worker, title, { body: options.body, tag, silent: true, data: options.data });
-      if (closes(navigator.userAgent)) closeSoon(worker, tag!);
+      if (closes(navigator.userAgent)) closeSoon(worker, tag!, stamp.receipt);
     }
     const gone: Kind = seen || cleared || isWithdrawn ? "missed" : "prevented";
     const kind: Kind = shows ? "displayed" : !updates && there ? "removed" : gone;

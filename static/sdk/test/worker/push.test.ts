@@ -362,14 +362,14 @@ describe("a repeat", () => {
     const kept = () => within(["seen"], "readonly", (store) => store("seen").count());
     for (let n = 0; n < SEEN_MAX + 5; n++) {
       worker.now++;
-      await remember(`id ${n}`, undefined);
+      await remember([`id ${n}`], undefined);
     }
     forgetMemory();
     expect(await kept()).toBe(SEEN_MAX);
     expect(await wasSeen("id 4")).toBe(false);
     expect(await wasSeen("id 5")).toBe(true);
     worker.now += KEPT_MS;
-    await remember("much later", undefined);
+    await remember(["much later"], undefined);
     forgetMemory();
     expect(await kept()).toBe(1);
     expect(await wasSeen(`id ${SEEN_MAX}`)).toBe(false);

@@ -219,7 +219,7 @@ describe("receipts", () => {
     const { receiptOf } = await import("../../src/worker/receipts");
     const url = `${ORIGIN}/v1/apps/shop/receipts`;
     for (let n = 0; n < WAITING_MAX + 50; n++)
-      await remember(undefined, receiptOf(url, String(n).padStart(64, "0"), "displayed"));
+      await remember([undefined], receiptOf(url, String(n).padStart(64, "0"), "displayed"));
     expect(await waiting()).toBe(WAITING_MAX);
     await worker.fire("message", { data: "bellwire:flush" });
     expect(worker.server.asked.map(({ body }) => body.length)).toEqual(Array(10).fill(100));

@@ -59,6 +59,15 @@ describe("a withdrawal", () => {
     expect(kinds()).toContain("missed");
   });
 
+  it("leaves a notification with the same tag", async () => {
+    await worker.push(declarative({ tag: "price" }));
+    await Promise.all([
+      worker.push(removal()),
+      worker.push(declarative({ title: "New price", tag: "price" }, {}, "____________________BB")),
+    ]);
+    await vi.waitFor(() => expect(worker.titles()).toEqual(["New price"]));
+  });
+
   it("reports once, even if it is repeated", async () => {
     await worker.push(declarative());
     await worker.push(removal());

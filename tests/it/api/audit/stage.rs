@@ -14,6 +14,9 @@ use crate::support::api::{TestApi, content, fcm};
 use crate::support::authenticator::Authenticator;
 use crate::support::passkeys::{add_passkey, passkey_config, passkey_options};
 
+/// Query of the app deletion, an operator-only action.
+pub(super) const DELETION: &str = "?confirm=shop";
+
 /// A request that changes something, and the actions that it is.
 pub(super) type Deed = (Method, String, Value, &'static [AuditAction]);
 

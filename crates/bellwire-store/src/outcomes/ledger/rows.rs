@@ -101,7 +101,8 @@ macro_rules! settled {
         ),
         kept AS (
             UPDATE queue q
-            SET lease = NULL, leases = 0, retries = coalesce(g.retries, q.retries), token = coalesce(g.token, q.token),
+            -- A claim that was lost before stays counted: its worker may have sent the push. See `queue::removals`.
+            SET lease = NULL, leases = least(q.leases - 1, 1), retries = coalesce(g.retries, q.retries), token = coalesce(g.token, q.token),
                 failed_at = coalesce(g.failed_at, q.failed_at), has_turn = g.has_turn,
                 -- Whoever settles may have slept through the resume.
                 due_at = CASE WHEN g.parked AND (SELECT state FROM messages WHERE id = g.message) = 'paused' THEN 'infinity'

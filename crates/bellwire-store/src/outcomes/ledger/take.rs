@@ -51,7 +51,7 @@ pub async fn of_message(
     .await
 }
 
-/// Dequeues a chunk of a message's rows whose leases have expired.
+/// Dequeues a chunk of a message's rows that a crashed worker may have sent.
 pub async fn lost_of_message(
     conn: &mut PgConnection,
     message: MessageId,
@@ -59,7 +59,8 @@ pub async fn lost_of_message(
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
-           SELECT ctid FROM queue WHERE message = $1 AND lease IS NOT NULL AND due_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
+           SELECT ctid FROM queue WHERE message = $1 AND leases > 0 AND (lease IS NULL OR due_at <= $2)
+           LIMIT $3 FOR UPDATE SKIP LOCKED))",
         message.0,
         now,
         CHUNK

@@ -63,7 +63,7 @@ macro_rules! recipients {
         )
         .map(Recipient::from)
     };
-    // Who may have got a push of a withdrawn message: see `queue::withdrawals`.
+    // Who may have got a push of a withdrawn message: see `queue::removals`.
     (removal, $message:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
         query!(
             Sendable,
@@ -72,7 +72,7 @@ macro_rules! recipients {
         FROM (SELECT DISTINCT ON (a.subscription) a.shard, a.subscription FROM attempts a
               WHERE a.message = $1 AND a.subscription > $3
                 AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
-                  OR a.ending = 6 AND a.reason = 'stopped')
+                  OR a.ending = 6 AND a.reason = 'stopped' OR a.ending = 5 AND a.reason = 'lease_exhausted')
         "# + $within + r#"
               ORDER BY a.subscription) t
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
