@@ -276,12 +276,16 @@ const SENDS: [&str; 8] = [
     "/v1/apps/{app}/subscriptions/{subscription}/diagnoses",
 ];
 
+/// Change of a message, which is sent to the browsers that have it.
+const UPDATE: &str = "/v1/apps/{app}/messages/by-key/{key}";
+
 /// Returns the effect of an operation, for tools that are made from the description.
 fn effect(path: &str, method: &str) -> &'static str {
     match method {
         "get" => "read",
         "post" if READS.contains(&path) => "read",
         "post" if SENDS.contains(&path) => "send",
+        "patch" if path == UPDATE => "send",
         _ => "write",
     }
 }

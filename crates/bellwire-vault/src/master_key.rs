@@ -102,7 +102,8 @@ impl MasterKey {
     /// was sealed before a power failure would be lost.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let write = || -> std::io::Result<()> {
-            if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            if let Some(above) = above {
                 // The user that runs an embedded Postgres may need to traverse it.
                 DirBuilder::new().recursive(true).mode(0o711).create(above)?;
             }
@@ -110,7 +111,7 @@ impl MasterKey {
             let text = Zeroizing::new(base64url::encode(self.0) + "\n");
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+            File::open(above.unwrap_or(Path::new(".")))?.sync_all()
         };
         write().map_err(|source| Error::File { path: path.to_owned(), source })
     }

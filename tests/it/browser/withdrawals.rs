@@ -15,7 +15,8 @@ const WORKER: &str = r#"importScripts("{server}/sdk/service-worker.js");"#;
 /// Shows what pushes propose, and knows nothing of Bellwire.
 const OTHER_WORKER: &str = r#"self.addEventListener("push", (event) => {
       const { title, body, tag, data } = event.data.json().notification;
-      event.waitUntil(self.registration.showNotification(title, { body, tag: tag ?? `bellwire:${data.bellwire.id}` }));
+      const shown = self.registration.showNotification(title, { body, tag: tag ?? `bellwire:${data.bellwire.id}` });
+      event.waitUntil(shown.then(() => caches.open(title)));
     });"#;
 
 fn price(more: Value) -> Value {
@@ -131,6 +132,12 @@ async fn chromium_closes_withdrawn_messages() {
     shop.server.app.finish().await;
 }
 
+/// Waits until the other worker has shown a notification. Chromium drops one whose list is read while it is being shown.
+async fn until_shown(chromium: &mut Chromium, title: &str) {
+    let has = format!("caches.has({title:?})");
+    until(async || chromium.evaluate(&has).await, |has| *has == true).await;
+}
+
 #[tokio::test]
 async fn worker_without_withdrawals_shows_the_notice() {
     let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
@@ -139,9 +146,11 @@ async fn worker_without_withdrawals_shows_the_notice() {
     let mut chromium = chromium(&shop, &home, OTHER_WORKER).await;
     let (id, payload) = pushed(&shop.server, price(json!({}))).await;
     chromium.deliver(&shop.origin, &payload).await;
+    until_shown(&mut chromium, "Shoes").await;
     titles(async || chromium.evaluate(DISPLAYED).await, &["Shoes"]).await;
     let removal = removal(&shop.server, &id).await;
     chromium.deliver(&shop.origin, &removal).await;
+    until_shown(&mut chromium, "Shop").await;
     titles(async || chromium.evaluate(DISPLAYED).await, &["Shop"]).await;
     shop.server.app.finish().await;
 }

@@ -15460,6 +15460,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "content": {
+                 *         "body": "Now for 10 euro",
+                 *         "title": "Shoes"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["MessageUpdate"];
             };
         };
@@ -21200,6 +21208,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "key": "news-7"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserWithdrawal"];
             };
         };
@@ -22231,6 +22244,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "body": "This offer has ended.",
+                 *       "title": "Shop"
+                 *     }
+                 */
                 "application/json": components["schemas"]["WithdrawalNotice"];
             };
         };

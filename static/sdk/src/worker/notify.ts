@@ -21,9 +21,14 @@ let displaying: Promise<unknown> = Promise.resolve();
  * Whether a repeat or a later notification with the same tag replaced a closed notification. Firefox reports this like a
  * closing by the person.
  */
-export async function wasReplaced({ registration }: ServiceWorkerGlobalScope, tag: string): Promise<boolean> {
+export async function wasReplaced(worker: ServiceWorkerGlobalScope, tag: string): Promise<boolean> {
+  return (await displayed(worker, { tag })).length > 0;
+}
+
+/** Notifications on display. Chromium drops one whose list is read while it is being shown. */
+export async function displayed({ registration }: ServiceWorkerGlobalScope, filter = {}): Promise<Notification[]> {
   await displaying;
-  return (await registration.getNotifications({ tag })).length > 0;
+  return registration.getNotifications(filter);
 }
 
 export function display(
@@ -106,12 +111,11 @@ async function show(worker: ServiceWorkerGlobalScope, title: string, options: No
  * from replacing another notification.
  */
 async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Push, bellwire: Bellwire): Promise<void> {
-  const { registration } = worker;
   const { fallback } = bellwire;
   const isOld = (await wasChanged(id, "withdrawn")) || (await wasChanged(id, "updated"));
   const shown = isOld ? { title: fallback.title } : (push.shown ?? fallback);
   const [title, options] = dress(worker, shown, push, fallback, await appUrl(worker, bellwire));
-  const there = (await registration.getNotifications()).find(({ data }) => data?.bellwire?.id === id);
+  const there = (await displayed(worker)).find(({ data }) => data?.bellwire?.id === id);
   // The notification of a changed delivery shows the new content: it stays as it is.
   if (there && !isOld) {
     const { body, icon, lang, dir, tag, data } = there;
@@ -130,10 +134,10 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
  * Closes notifications after the event. Chromium counts the visible ones at its end, and penalises a push that leaves none.
  * Browsers keep an idle worker for 30 seconds.
  */
-export const closeSoon = ({ registration }: ServiceWorkerGlobalScope, tag: string, receipt?: string) =>
+export const closeSoon = (worker: ServiceWorkerGlobalScope, tag: string, receipt?: string) =>
   void clock
     .wait(CLOSE_MS)
-    .then(() => registration.getNotifications({ tag }))
+    .then(() => displayed(worker, { tag }))
     .then((all) => all.forEach((one) => one.data?.bellwire?.receipt === receipt && one.close()));
 
 export const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;

@@ -1,6 +1,6 @@
 import type { Bellwire } from "./api";
 import { type Kind, rememberChange, wasChanged, wasSeen } from "./memory";
-import { closeSoon, display, dress, inTurn, tagOf } from "./notify";
+import { closeSoon, display, displayed, dress, inTurn, tagOf } from "./notify";
 import { appUrl, receiptOf, report } from "./receipts";
 import type { Push, Stamp } from "./wire";
 
@@ -19,7 +19,7 @@ export async function replace(worker: ServiceWorkerGlobalScope, push: Push, stam
     await rememberChange(replaced, updates ? "updated" : "withdrawn").catch(console.error);
     // A push that withdraws itself clears a tag.
     const cleared = replaced === stamp.id ? push.shown?.tag : undefined;
-    const all = await worker.registration.getNotifications();
+    const all = await displayed(worker);
     const there = all.find(({ data, tag }) => (cleared ? tag === cleared : data?.bellwire?.id === replaced));
     const app = await appUrl(worker, bellwire);
     const shows = updates && !isWithdrawn && (there || !seen);

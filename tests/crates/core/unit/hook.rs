@@ -13,5 +13,5 @@ fn notes_reach_subscribers_of_their_events() {
     assert_eq!(WebhookKinds::of(&[EventType::AlertRaised, EventType::MessageDone]), WebhookKinds::default());
     assert!(!WebhookKinds::of(&[EventType::DeliveryCapped]).has_receipts());
     assert_eq!(EventType::of_note(Ending::Retry.code()), None);
-    assert_eq!(EventType::of_note(24), None);
+    assert_eq!(EventType::of_note(27), None);
 }

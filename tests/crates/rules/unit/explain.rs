@@ -191,6 +191,9 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(message(facts(), |m| { m.ttl_s = 60; m.expires_at = at("08:01:00"); }), MessageAccepted, &format!("Message {MESSAGE} of tier promotional was accepted at 2027-01-15T08:00:00Z (10 min ago); its time to live of 1 min ended at 2027-01-15T08:01:00Z (9 min ago).")),
         case(message(facts(), |m| m.ttl_s = 0), MessageAccepted, &format!("Message {MESSAGE} of tier promotional was accepted at 2027-01-15T08:00:00Z (10 min ago); its time to live is 0 s: it gets exactly one POST.")),
         case(message(facts(), |m| m.replay_of = Some(MessageId(Uuid::from_u128(2)))), MessageReplays, &format!("It replays message {OTHER}; a browser that showed that one drops this one.")),
+        case(message(facts(), |m| { m.withdrawn_at = Some(at("08:05:00")); m.removal = Some(other()); }), MessageWithdrawn, &format!("It was withdrawn at 2027-01-15T08:05:00Z (5 min ago): message {} removes it from browsers.", other())),
+        case(message(facts(), |m| m.withdrawn_at = Some(at("08:05:00"))), MessageWithdrawn, "It was withdrawn at 2027-01-15T08:05:00Z (5 min ago): no browser needs a removal, or its last pushes have not ended."),
+        case(message(facts(), |m| m.withdraws = Some(other())), MessageRemoves, &format!("It removes message {} from the browsers that may have it.", other())),
         case(facts(), Addressed, "It is addressed to everybody."),
         case(message(facts(), |m| m.audience = json!({"users": [null, null]})), Addressed, "It is addressed to 2 users by id."),
         case(message(facts(), |m| m.audience = json!({"subscriptions": ["sub_1"]})), Addressed, "It is addressed to 1 subscription by id."),
@@ -334,6 +337,10 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(Facts { letter: Some(letter("bad_request", "open")), ..tried(vec![attempt(0, "08:05:00", Ending::Dead, 400, "")]) }, NextNothing, "Next: nothing automatic; its dead letter waits for an operator."),
         case(tried(vec![attempt(0, "08:00:01", Ending::Gone, 410, "")]), NextNothing, "Next: nothing."),
     ]
+}
+
+fn other() -> MessageId {
+    "msg_01980000-0000-7000-8000-000000000001".parse().unwrap()
 }
 
 #[test]
