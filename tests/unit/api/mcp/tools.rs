@@ -35,6 +35,7 @@ fn only_these_operations_are_no_tools() {
         "campaigns_test",
         "dead_letters_replay_one",
         "messages_batch_send",
+        "messages_by_key_update",
         "messages_deliveries_retry",
         "subscriptions_diagnoses_begin",
     ];
