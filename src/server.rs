@@ -134,6 +134,7 @@ async fn serve(
     cluster_identity::check(&mut *context.pool.acquire().await?, context.clock.now()).await?;
     let https = https::open(context, config, &metrics).await?;
     let listeners = Listeners::bind(listener, config).await?;
+    info!(%address, data = %context.data(config), "started");
     check_exposure(config, address);
     let (dispatcher, mut engines) = engines::start(context, config, &gateways, &receivers, &metrics, &tracer);
     watch_surroundings(context, &metrics, engines::rest(dispatcher.as_ref()), &mut engines);
@@ -153,7 +154,6 @@ async fn serve(
     let url = config.public_url.clone().unwrap_or_else(|| config.local_url(address));
     let mut announced = pin!(announced::keep(config.data_dir.clone(), url.as_str().trim_end_matches('/'), address));
     let _ = futures_util::poll!(announced.as_mut()); // commands find the server from now on
-    info!(%address, data = %context.data(config), "started");
     started(address);
     service_manager::tell_ready();
     let failure = tokio::select! {
