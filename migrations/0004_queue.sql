@@ -360,7 +360,7 @@ CREATE TABLE queue (
     due_at       timestamptz NOT NULL, -- time from which it may be claimed, or end of its lease; infinity: paused
     scheduled_at timestamptz NOT NULL, -- time that the policy set; leases do not move it
     lease        uuid,       -- new for every claim; null: not claimed
-    -- Claims so far; the fifth ends the delivery as dead, `lease_exhausted`.
+    -- Claims so far; the fifth ends the delivery as dead, `lease_exhausted`. A settlement leaves 1 if a claim was lost.
     leases       smallint    NOT NULL DEFAULT 0,
     -- Signature of (message, subscription, retries, scheduled_at): policy::token. A row with another token is never
     -- sent.

@@ -19,6 +19,15 @@ COMMENT ON TABLE attempts IS
     'Maintenance creates one partition for each day ahead of time, and a default partition; retention drops whole '
     'days. Distributed by Citus.';
 
+-- Outcomes are numbers of model::delivery::Ending: 1 accepted, 5 dead, 6 cancelled.
+CREATE VIEW possible_arrivals AS
+    SELECT message, subscription, shard FROM attempts
+    WHERE ending = 1 OR took_ms IS NOT NULL AND (status IS NULL OR status >= 500)
+       OR ending = 6 AND reason = 'stopped' OR ending = 5 AND reason = 'lease_exhausted';
+COMMENT ON VIEW possible_arrivals IS
+    'Attempts whose push may have come to the browser: accepted, without a response, failed after the request, or of a worker '
+    'that was stopped or crashed. Withdrawals reach these browsers.';
+
 CREATE TABLE receipts (
     message      uuid        NOT NULL, -- the message
     subscription uuid        NOT NULL, -- the recipient

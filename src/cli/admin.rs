@@ -3,28 +3,24 @@
 use std::fmt::Display;
 use std::fs;
 use std::future::pending;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use axum::http::StatusCode;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
-use tokio::time::timeout;
 
 use super::output::Output;
 use crate::checks::rules::MASTER_KEY;
 use crate::checks::{self, CheckResult, Health};
-use crate::config::{Config, reachable};
+use crate::config::Config;
 use crate::server::context::{self, Migrations};
 use crate::server::{self, announced};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::SHARDS;
-use bellwire_net::http_server::probe;
 use bellwire_postgres::{Binaries, Embedded, Upgraded};
 use bellwire_store as store;
 use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry};
@@ -38,8 +34,6 @@ use bellwire_vault::master_key::{MasterKey, MasterKeySource, can_create};
 
 /// Open files of a busy server: API clients, connections to push services and Postgres.
 const FILES_WANTED: u64 = 4_096;
-/// Timeout of a request to the program at the configured address.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Updates the database: schema, partitions, keys. `forced`: even while workers of another version run. With `distributed`,
 /// then distributes it over a Citus cluster.
@@ -236,7 +230,7 @@ pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<CheckResult> {
 
 async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
     let mut findings = vec![open_files()];
-    findings.extend(listener(config).await);
+    findings.extend(listener(config));
     if config.database_url.is_none() {
         let options = config.postgres_options();
         if !Embedded::exists(&options) {
@@ -299,7 +293,7 @@ async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {
 }
 
 /// Checks that the server can listen at its address, or does already.
-async fn listener(config: &Config) -> Option<CheckResult> {
+fn listener(config: &Config) -> Option<CheckResult> {
     const CHECK: &str = "listener";
     let listen = config.listen;
     if listen.port() == 0 || announced::address(&config.data_dir).is_some() {
@@ -308,16 +302,19 @@ async fn listener(config: &Config) -> Option<CheckResult> {
     let Err(error) = std::net::TcpListener::bind(listen) else {
         return Some(CheckResult::ok(CHECK, format!("{listen} is free")));
     };
-    let probe = timeout(PROBE_TIMEOUT, probe::status(reachable(listen), "/healthz"));
-    if matches!(probe.await, Ok(Ok(StatusCode::OK))) {
-        return Some(CheckResult::ok(CHECK, format!("a server answers at {listen}")));
-    }
-    // A server with HTTPS does not answer this request.
-    let health = if config.speaks_https() { Health::Warning } else { Health::Failure };
-    let advice = "Stop the program that uses the port, or choose another port.";
-    let free = SocketAddr::new(listen.ip(), listen.port().wrapping_add(1));
+    // No request is made: it would start a server whose socket is held by the service manager.
+    let (health, advice) = match error.kind() {
+        ErrorKind::AddrInUse => (
+            Health::Warning,
+            "Fine if a Bellwire server or its service uses the port. Otherwise stop that program, or choose another port.",
+        ),
+        ErrorKind::PermissionDenied => {
+            (Health::Failure, "Choose a port above 1023, or let the user who runs Bellwire use lower ones.")
+        }
+        _ => (Health::Failure, "Choose an address of this machine."),
+    };
     let finding = CheckResult::finding(CHECK, health, format!("a server cannot listen at {listen}: {error}"));
-    Some(finding.advise(advice).by(format!("BELLWIRE_LISTEN={free}")))
+    Some(finding.advise(advice).by("BELLWIRE_LISTEN=ADDRESS:PORT"))
 }
 
 fn data_directory(dir: &Path) -> CheckResult {

@@ -69,7 +69,8 @@ pub(super) fn campaign() -> Group {
         .takes([option("--yes-withdraw <CAMPAIGN>", "-", "The campaign once more: this cannot be undone").required()])
         .shape(|call, _| {
             let is_confirmed = call.text("CAMPAIGN") == call.text("yes-withdraw");
-            ensure!(is_confirmed, "--yes-withdraw: is not the campaign to be withdrawn");
+            let (written, campaign) = (call.text("yes-withdraw"), call.text("CAMPAIGN"));
+            ensure!(is_confirmed, "--yes-withdraw {written}: write {campaign}, the campaign to be withdrawn");
             Ok(())
         }),
         one("clone", "POST /apps/{app}/campaigns/{campaign}/clone", "Make a draft with the plan of a campaign")

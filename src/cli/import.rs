@@ -351,7 +351,7 @@ fn report(out: Output, file: &Path, is_whole: bool, before: Before, mut import: 
     }
     people.push_str(&sample(&import["sample"]));
     let row = |fault: &Value| [text(fault, "/line"), text(fault, "/field"), text(fault, "/reason")];
-    for (member, heading) in [("warnings", "Details left out, while their lines are taken:\n"), ("faults", "")] {
+    for (member, heading) in [("warnings", "Warnings of lines that are taken:\n"), ("faults", "")] {
         let listed = import[member].as_array().filter(|listed| !listed.is_empty());
         let listed = listed.map(|listed| table(["LINE", "FIELD", "REASON"], listed.iter().map(row)));
         people.extend(listed.map(|listed| format!("\n{heading}{listed}")));

@@ -44,7 +44,7 @@ pub(super) async fn keep(dir: PathBuf, url: &str, address: SocketAddr) {
     }
 }
 
-/// Writes the text of a server.
+/// Locks the file and writes URL and address into it.
 fn announce(dir: &Path, text: &str) -> io::Result<Announced> {
     let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(file_in(dir))?;
     file.try_lock().map_err(io::Error::from)?;

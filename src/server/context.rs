@@ -235,11 +235,6 @@ async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
         if !store::is_transient(&error) {
             return Err(error).with_context(|| format!("the database of {origin} cannot be used"));
         }
-        if !hosts.are_several() && store::is_unknown_host(&error) {
-            return Err(error).with_context(|| {
-                format!("the database of {origin} cannot be found: correct the host name, or its entry in the DNS")
-            });
-        }
         if Instant::now() + ASK_AGAIN > deadline {
             let patience_s = PATIENCE.as_secs();
             if store::is_out_of_connections(&error) {

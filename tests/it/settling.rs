@@ -39,10 +39,10 @@ async fn nothing_is_claimed_while_settlings_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_settling_slows_claims_without_duplicates() {
-    const BATCH_SIZE: u64 = 1_200;
+    const RECIPIENTS: u64 = 1_200;
     let dispatch = DispatchConfig { lane_limit_max: 32, batch_min: 20, batch_max: 20, ..DispatchConfig::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    seed(&app, "mozilla", 0..BATCH_SIZE as u32).await;
+    seed(&app, "mozilla", 0..RECIPIENTS as u32).await;
     let mut slow = app.pool.begin().await.unwrap();
     // However long the test waits.
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
@@ -58,11 +58,11 @@ async fn slow_settling_slows_claims_without_duplicates() {
     assert!(cut < 600, "{cut} were cut while none could be settled");
     slow.rollback().await.unwrap();
     app.run_until_idle().await;
-    let end = i64::try_from(BATCH_SIZE).unwrap();
+    let end = i64::try_from(RECIPIENTS).unwrap();
     assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
     assert_eq!(
         (app.simulator.report().requests, app.metrics.settle_fenced.get()),
-        (BATCH_SIZE, 0),
+        (RECIPIENTS, 0),
         "nothing was sent twice"
     );
     app.finish().await;
@@ -71,13 +71,13 @@ async fn slow_settling_slows_claims_without_duplicates() {
 /// Each group of rows is written soon, but many wait behind one another.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_behind_fast_groups_keep_their_leases() {
-    const BATCH_SIZE: u32 = 900;
+    const RECIPIENTS: u32 = 900;
     let dispatch = DispatchConfig { lane_limit_max: 256, ..DispatchConfig::default() };
     // Citus takes no trigger on a distributed table.
     let database = Some(TestDatabase::plain().await);
     let app = TestApp::with(Setup { dispatch, database, ..Setup::default() }).await;
     let ids: Vec<String> =
-        seed_together(&app, "mozilla", 0..BATCH_SIZE).await.into_iter().map(|seeded| seeded.id).collect();
+        seed_together(&app, "mozilla", 0..RECIPIENTS).await.into_iter().map(|seeded| seeded.id).collect();
     let mut gate = app.pool.acquire().await.unwrap();
     sqlx::raw_sql(
         "CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;

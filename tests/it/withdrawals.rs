@@ -190,6 +190,8 @@ async fn removal_replaces_the_message_at_the_push_service() {
     assert!(got[0].topic.is_some());
     assert_eq!(got[0].topic, got[1].topic);
     let second = app.send(json!({"all": true}), keyed.clone()).await;
+    app.run_until_idle().await;
+    app.clock.advance(Duration::from_secs(1));
     app.send(json!({"all": true}), keyed).await;
     app.run_until_idle().await;
     withdrawn(&app, &second).await;
@@ -277,6 +279,44 @@ async fn of_user(app: &TestApp, user: &str, indices: std::ops::Range<u32>) -> Ve
     app.subscribe_with("fcm", indices, json!({"user_id": user})).await
 }
 
+/// Reports a click in a browser on its first push.
+async fn click_first(app: &TestApp, browser: &Subscriber) {
+    let receipt = pushes(app, browser).remove(0).notification["data"]["bellwire"]["receipt"].clone();
+    let click = json!({"receipt": receipt, "kind": "clicked"});
+    app.call(Method::POST, "/v1/apps/shop/receipts", click).await.ok(204);
+}
+
+#[tokio::test]
+async fn click_of_a_former_user_clears_nothing() {
+    let app = TestApp::start().await;
+    let shared = of_user(&app, "ann", 0..1).await.remove(0);
+    let bob = of_user(&app, "bob", 1..2).await.remove(0);
+    app.send(json!({"all": true}), json!({"clear_on_click": true})).await;
+    app.run_until_idle().await;
+    app.clock.advance(HOUR);
+    app.come_back_with("fcm", 0, json!({"user_id": "bob"})).await;
+    click_first(&app, &shared).await;
+    app.sweep().await;
+    app.run_until_idle().await;
+    assert_eq!(pushes(&app, &bob).len(), 1, "the click was on a message from before");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn updated_message_stays_with_its_user() {
+    let app = TestApp::start().await;
+    let browsers = of_user(&app, "ann", 0..2).await;
+    app.send(json!({"users": ["ann"]}), json!({"key": "invoice", "clear_on_click": true})).await;
+    app.run_until_idle().await;
+    app.clock.advance(HOUR);
+    app.come_back_with("fcm", 0, json!({"user_id": "bob"})).await;
+    update(&app, "invoice", json!({"content": {"title": "Ann's invoice, corrected"}})).await.ok(200);
+    app.run_until_idle().await;
+    assert_eq!(pushes(&app, &browsers[0]).len(), 1, "the browser belongs to bob now");
+    assert_eq!(pushes(&app, &browsers[1]).len(), 2);
+    app.finish().await;
+}
+
 async fn withdraw_from(app: &TestApp, user: &str, what: Value) -> Reply {
     app.call(Method::POST, &format!("/v1/apps/shop/users/{user}/withdraw"), what).await
 }
@@ -339,11 +379,7 @@ async fn click_clears_the_other_browsers_of_the_person() {
     app.send(json!({"all": true}), json!({"clear_on_click": true})).await;
     app.send(json!({"all": true}), json!({})).await;
     app.run_until_idle().await;
-    for push in pushes(&app, &ann[0]) {
-        let receipt = &push.notification["data"]["bellwire"]["receipt"];
-        let click = json!({"receipt": receipt, "kind": "clicked"});
-        app.call(Method::POST, "/v1/apps/shop/receipts", click).await.ok(204);
-    }
+    click_first(&app, &ann[0]).await;
     app.sweep().await;
     app.run_until_idle().await;
     assert_eq!(pushes(&app, &ann[0]).len(), 2, "the browser that was clicked");

@@ -49,7 +49,7 @@ pub(super) struct Message {
     pub charted: bool,
     pub heard: WebhookKinds,
     pub expires_at: Timestamp,
-    /// What the delivery ids of the message that it removes from browsers derive from. `None`: an ordinary message.
+    /// Id that the delivery ids of the removed message derive from. `None`: it is an ordinary message.
     pub withdraws_root: Option<MessageId>,
     /// Whether it shows new content instead of removing that message.
     pub is_update: bool,

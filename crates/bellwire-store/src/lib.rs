@@ -91,14 +91,6 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the name of the host does not exist. A name server that does not answer is another error, which can pass.
-pub fn is_unknown_host(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Io(error) = error else { return false };
-    // The standard library has no kind for these errors; the texts are those of glibc, musl and macOS.
-    let unknown = ["Name or service not known", "Name does not resolve", "nodename nor servname provided"];
-    unknown.iter().any(|text| error.to_string().contains(text))
-}
-
 /// Whether the cause of an error [`is_transient`].
 pub fn is_transient_cause(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref()).any(is_transient)

@@ -13,6 +13,7 @@ use crate::api::http::problem::{Problem, ProblemCode};
 use crate::api::http::routes::routes;
 use crate::api::messages::compose::MessageKey;
 use crate::api::messages::compose::content::check_content;
+use crate::api::messages::withdraw::still_sending;
 use crate::api::{ApiState, Work};
 use bellwire_core::id::MessageId;
 use bellwire_core::message::{CONTENT_MAX, Notification};
@@ -82,10 +83,7 @@ pub(crate) async fn update(
         Updated::Withdrawn => {
             return Err(Problem::new(ProblemCode::MessageCancelled, "This message was withdrawn. Send a new one."));
         }
-        Updated::Sending => {
-            let detail = "The message is still being sent. Repeat the request in a few seconds.";
-            return Err(Problem::new(ProblemCode::MessageSending, detail));
-        }
+        Updated::Sending => return Err(still_sending()),
         Updated::InPlace => None,
         Updated::Sent(update) => update,
     };

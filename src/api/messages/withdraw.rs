@@ -21,6 +21,7 @@ use crate::api::messages::response::MessageResponse;
 use crate::api::users::label;
 use crate::api::{ApiState, Work};
 use bellwire_core::id::{CampaignId, MessageId};
+use bellwire_core::message::TextField;
 use bellwire_store::ChunkProgress;
 use bellwire_store::keys::apps;
 use bellwire_store::keys::audit::AuditAction;
@@ -34,10 +35,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LOOKS: usize = 300;
 /// Maximum characters of the notice's title and body.
 const NOTICE_MAX: usize = 200;
-/// Maximum characters of a sender's key.
-const KEY_MAX: usize = 255;
-/// Maximum characters of a notification's tag.
-const TAG_MAX: usize = 200;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
@@ -142,6 +139,12 @@ async fn advance(state: &ApiState, id: MessageId) -> sqlx::Result<ChunkProgress>
     Ok(progress)
 }
 
+/// Returns a 409 problem: a push of the message may be on its way.
+pub(super) fn still_sending() -> Problem {
+    let detail = "The message is still being sent. Repeat the request in a few seconds.";
+    Problem::new(ProblemCode::MessageSending, detail)
+}
+
 /// Message or tag to remove from a user's browsers: exactly one.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -178,24 +181,25 @@ pub(crate) async fn withdraw_from_user(
 ) -> Result<axum::Json<UserWithdrawn>, Problem> {
     let detail = "must have exactly one of `key` and `tag`";
     faults.require(given.key.is_some() != given.tag.is_some(), "", detail);
-    for (pointer, text, max) in [("/key", &given.key, KEY_MAX), ("/tag", &given.tag, TAG_MAX)] {
-        let fits = text.as_ref().is_none_or(|text| is_plain_text(text, max));
-        faults.require(fits, pointer, &format!("must be 1 to {max} characters without control characters"));
+    let key = given.key.map(|key| key.parse::<MessageKey>());
+    if let Some(Err(rule)) = &key {
+        faults.refuse("/key", *rule);
     }
+    if let Some(fault) = given.tag.as_deref().and_then(|tag| TextField::Tag.fault(tag)) {
+        faults.refuse("/tag", fault);
+    }
+    faults.require(given.tag.as_deref() != Some(""), "/tag", "must not be empty");
     faults.finish()?;
     let (app, now) = (&server.app, state.clock.now());
     let of = UserRemoval { app: app.id, user: &user.0, sent_by: server.caller.counted_as() };
     let entry = server.did(AuditAction::MessageWithdrawn, label(&state.vault, app.id, &user.0));
-    let removal = match (given.key, given.tag) {
+    let removal = match (key.and_then(Result::ok), given.tag) {
         (Some(key), _) => {
-            let id = keyed(&state, app, &MessageKey(key)).await?;
+            let id = keyed(&state, app, &key).await?;
             let entry = entry.with(json!({"message": id}));
             match clears::from_user(&state.pool, &state.vault, of, id, &entry, now).await? {
                 Cleared::Done(removal) => removal,
-                Cleared::Sending => {
-                    let detail = "The message is still being sent. Repeat the request in a few seconds.";
-                    return Err(Problem::new(ProblemCode::MessageSending, detail));
-                }
+                Cleared::Sending => return Err(still_sending()),
             }
         }
         (None, tag) => {

@@ -32,8 +32,10 @@ pub(super) struct Remote {
 impl Remote {
     pub(super) fn new(server: &str, key: Option<String>) -> anyhow::Result<Self> {
         let Some(url) = Url::parse(server).ok().filter(Url::has_host) else {
+            // What may contain a password is not printed.
+            let named = if server.contains('@') { String::new() } else { format!(" {server:?}") };
             bail!(
-                "--server {server:?} is not a URL such as https://push.example.com; \
+                "--server{named} is not a URL such as https://push.example.com; \
                  a server on this machine may have http://, such as http://127.0.0.1:8787"
             );
         };

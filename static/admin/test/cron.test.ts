@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cronFault, cronRefusal, instantIn, nextTimes, readCron } from "../src/lib/cron";
+import { cronFault, instantIn, nextTimes, readCron } from "../src/lib/cron";
 
 const times = (expression: string, zone: string, after: string, many = 1) =>
   nextTimes(expression, zone, new Date(after), many)?.map((at) => at.toISOString().replace(":00.000", ""));
@@ -35,14 +35,6 @@ describe("a cron expression", () => {
       undefined,
       undefined,
     ]);
-  });
-
-  it("gets no error text of a library", () => {
-    const refused = "is no cron expression of five fields: Component error: Number out of bounds.";
-    expect(cronRefusal("0 25 * * *", refused)).toMatch(/^has the hour 25/);
-    expect(cronRefusal("0 9 * * FOO", refused)).toMatch(/^is not a cron expression of five fields. Example/);
-    expect(cronRefusal("0 9 * * MON", "must be at most 200 octets")).toBe("must be at most 200 octets");
-    expect(cronRefusal("0 9 * * MON", undefined)).toBeUndefined();
   });
 
   it("keeps its time of day when clocks change", () => {

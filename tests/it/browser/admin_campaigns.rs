@@ -187,6 +187,18 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     click(&mut chromium, "#as-calendar").await;
     appears(&mut chromium, ".calendar .entry[data-is=was]").await;
     look_at(&mut chromium, "campaigns-month").await;
+
+    // It is withdrawn, once its number was typed.
+    chromium.open(&format!("{}/admin/campaigns/autumn-sale", site.origin)).await;
+    click(&mut chromium, "#withdraw").await;
+    chromium.evaluate(&says("remove its messages from 20 browsers")).await;
+    look_at(&mut chromium, "campaign-withdraw").await;
+    write(&mut chromium, "#typed", "20").await;
+    click(&mut chromium, "#withdraw-now").await;
+    chromium.evaluate(&says("Withdrawn")).await;
+    chromium.evaluate(&when("!document.getElementById('withdraw')")).await;
+    site.app.run_until_idle().await;
+    assert_eq!(campaign(&site, "autumn-sale").await["progress"]["withdrawal"]["unknown"], 20);
     // What the page was still asking of the copy when it was deleted is not found.
     let is_late = |said: &String| said.contains("/campaigns/winter") && said.contains("404");
     let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !is_late(said)).collect();

@@ -172,6 +172,19 @@ async fn in_chromium_a_message_is_sent_and_paused() {
     chromium.press("j").await;
     chromium.evaluate("document.activeElement.click()").await;
     goes(&mut chromium, "Done: 0 of 4 accepted; 4 dead.").await;
+
+    // The first one was sent within a minute of the page's clock, so it is withdrawn without a question.
+    chromium.open(&format!("{}/admin/messages/{message}", site.origin)).await;
+    goes(&mut chromium, "Done: 20 of 24 accepted; 4 dead.").await;
+    assert_eq!(chromium.evaluate("document.getElementById('withdraw').innerText").await, "Undo");
+    chromium.click("withdraw").await;
+    chromium.evaluate(&says("Withdrawn")).await;
+    chromium.evaluate(&when("!document.getElementById('withdraw')")).await;
+    let withdrawal = site.get(&format!("/messages/{message}")).await["counts"]["withdrawal"].clone();
+    site.until_counts(withdrawal["removal"].as_str().unwrap(), json!({"accepted": 20})).await;
+    chromium.open(&format!("{}/admin/messages/{message}?again", site.origin)).await;
+    chromium.evaluate(&says("Withdrawn from browsers: 20 without a report so far.")).await;
+    look_at(&mut chromium, "message-withdrawn").await;
     assert_eq!(chromium.complaints(), Vec::<String>::new());
 
     // What the server would refuse is said beside the field, while it is written.

@@ -1,4 +1,4 @@
-//! What the stories of the admin page share: a site with a campaign, pictures, and checks of accessibility.
+//! Helpers for stories of the admin page: a site with a campaign, pictures, and checks of accessibility.
 
 use axum::body::Body;
 use axum::http::Request;

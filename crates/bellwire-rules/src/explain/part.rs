@@ -51,7 +51,7 @@ pub(super) fn in_group(group: Option<CampaignGroup>) -> (String, Value) {
             ("its person is held out: the control group of the campaign gets nothing", "held out")
         }
         Some(CampaignGroup::AfterTest) => (
-            "its person is not in the test group of the campaign, and gets the variant that wins",
+            "its person is not in the test group of the campaign, and gets the variant that wins, if one does",
             "not in the test group",
         ),
         Some(CampaignGroup::Variant) => ("its person gets another variant of the campaign", "another"),

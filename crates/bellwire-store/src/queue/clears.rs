@@ -4,13 +4,13 @@ use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::removals::{RemovalRecipients, create, load};
+use super::removals::{RemovalRecipients, create, load, send_to};
 use crate::connections::engine::shards_of;
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::take;
 use crate::outcomes::ledger::unsent::{self, How, STOPPED};
-use crate::queue::sending::{self, Addressed, Audience, NewMessage};
+use crate::queue::sending::NewMessage;
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
@@ -72,13 +72,11 @@ pub async fn tag_of_user(
 ) -> sqlx::Result<Option<MessageId>> {
     let mut tx = begin(pool).await?;
     let browsers = browsers(&mut tx, of.app, of.user).await?;
-    if browsers.is_empty() {
-        return Ok(None);
-    }
     let id = message.id;
     let message = NewMessage { audience: json!({"withdraws": null}), ..message };
-    let addressed = Addressed { message, audience: Audience::Subscriptions(browsers) };
-    sending::send(&mut tx, vault, &[&addressed], None, now).await?;
+    if !send_to(&mut tx, vault, message, browsers, now).await? {
+        return Ok(None);
+    }
     execute!(&mut *tx, "UPDATE messages SET withdraws = id, withdraws_root = id WHERE id = $1", (id.0))?;
     entry.record(&mut tx, 1, now).await?;
     tx.commit().await?;
@@ -152,14 +150,11 @@ async fn recipients(
     id: MessageId,
     browsers: &[SubscriptionId],
 ) -> sqlx::Result<Vec<SubscriptionId>> {
-    // The condition is that of `removals::recipients`.
     let reached = fetch_all!(
         &mut *conn,
         scalar,
-        r#"SELECT DISTINCT a.subscription AS "id: SubscriptionId" FROM attempts a
+        r#"SELECT DISTINCT a.subscription AS "id!: SubscriptionId" FROM possible_arrivals a
            WHERE a.message = $1 AND a.subscription = ANY ($2) AND a.shard = ANY ($3)
-             AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
-               OR a.ending = 6 AND a.reason = 'stopped' OR a.ending = 5 AND a.reason = 'lease_exhausted')
            ORDER BY 1"#,
         (id.0, browsers as &[SubscriptionId], &shards_of(browsers))
     )?;
@@ -219,10 +214,14 @@ async fn after_click(
             "DELETE FROM click_clears WHERE message = $1 AND subscription = $2",
             (message.0, clicked.0)
         )?;
+        let accepted_at =
+            fetch_optional!(&mut *tx, scalar, "SELECT accepted_at FROM messages WHERE id = $1", (message.0))?;
         let person = fetch_optional!(
             &mut *tx,
-            r#"SELECT app AS "app: AppId", user_id FROM subscriptions WHERE shard = $2 AND id = $1"#,
-            (clicked.0, clicked.shard())
+            // A click on a message for the former user of a browser says nothing about the present one.
+            r#"SELECT app AS "app: AppId", user_id FROM subscriptions
+               WHERE shard = $2 AND id = $1 AND (user_left_at IS NULL OR user_left_at <= $3)"#,
+            (clicked.0, clicked.shard(), accepted_at)
         )?;
         let others = match person.and_then(|person| Some((person.app, person.user_id?))) {
             Some((app, user)) => browsers(&mut tx, app, &user).await?,

@@ -43,7 +43,7 @@ pub struct MessageRow {
     pub expires_at: Timestamp,
     /// Trace context of the send request, if it was traced.
     pub traceparent: Option<String>,
-    /// What the delivery ids of the message that it removes from browsers derive from. `None`: an ordinary message.
+    /// Id that the delivery ids of the removed message derive from. `None`: it is an ordinary message.
     pub withdraws_root: Option<MessageId>,
     /// Whether it shows new content instead of removing the message.
     pub is_update: bool,

@@ -23,7 +23,7 @@ const NOTICE: &str = "This message is no longer available.";
 /// A withdrawn message, with what its removal needs.
 pub(super) struct WithdrawnRow {
     id: MessageId,
-    /// What its delivery ids derive from.
+    /// Id that its delivery ids derive from.
     root: Uuid,
     app: AppId,
     app_name: String,
@@ -33,6 +33,11 @@ pub(super) struct WithdrawnRow {
     urgency: i16,
     content: Option<Vec<u8>>,
     topic_header: Option<String>,
+}
+
+/// Whether a withdrawal of the message was recorded.
+pub(super) async fn is_withdrawn(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<bool> {
+    fetch_one!(conn, scalar, r#"SELECT EXISTS (SELECT FROM withdrawals WHERE message = $1) AS "exists!""#, (id.0))
 }
 
 /// Reads a message that is removed from browsers. `None`: retention has deleted it.
@@ -124,7 +129,7 @@ pub fn removal(
     }
 }
 
-/// RemovalRecipients of a removal.
+/// Recipients of a removal.
 pub(super) enum RemovalRecipients {
     Few(Vec<SubscriptionId>),
     /// Lanes of the withdrawn message, and the number of its accepted deliveries.
@@ -134,15 +139,12 @@ pub(super) enum RemovalRecipients {
 /// Returns the subscriptions that may have got a push of a message: those whose push service accepted it, did not respond to a
 /// POST, or failed after it, and those whose worker was stopped or crashed.
 pub(super) async fn recipients(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<RemovalRecipients> {
-    // The statement of a cursor, in `claims::cut`, has the same condition.
     let few = fetch_all!(
         &mut *conn,
         scalar,
-        r#"SELECT DISTINCT a.subscription AS "id: SubscriptionId" FROM attempts a
+        r#"SELECT DISTINCT a.subscription AS "id!: SubscriptionId" FROM possible_arrivals a
              JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription
            WHERE a.message = $1 AND s.state IN ('active', 'replaced')
-             AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
-               OR a.ending = 6 AND a.reason = 'stopped' OR a.ending = 5 AND a.reason = 'lease_exhausted')
            ORDER BY 1 LIMIT $2"#,
         (id.0, ROWS_MAX as i64 + 1)
     )?;
@@ -167,22 +169,40 @@ pub(super) async fn create(
     recipients: RemovalRecipients,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let id = message.id;
+    let (id, clear_on_click) = (message.id, message.clear_on_click);
     match recipients {
-        RemovalRecipients::Few(ids) if ids.is_empty() => return Ok(false),
         RemovalRecipients::Few(ids) => {
-            let addressed = Addressed { message, audience: Audience::Subscriptions(ids) };
-            let sent = sending::send(conn, vault, &[&addressed], None, now).await?;
-            if sent.iter().any(|sent| !sent.unknown.is_empty()) {
-                return Err(sqlx::Error::RowNotFound); // deleted meanwhile: the next round finds the others
+            if !send_to(conn, vault, message, ids, now).await? {
+                return Ok(false);
             }
         }
         RemovalRecipients::Many(lanes, accepted) => sending::fan_out(conn, &message, None, &lanes, accepted).await?,
     }
     execute!(
         conn,
-        "UPDATE messages SET withdraws = $2, withdraws_root = $3 WHERE id = $1",
-        (id.0, withdrawn.id.0, withdrawn.root)
+        "UPDATE messages SET withdraws = $2, withdraws_root = $3, clear_on_click = $4 WHERE id = $1",
+        (id.0, withdrawn.id.0, withdrawn.root, clear_on_click)
     )?;
     Ok(true)
+}
+
+/// Stores a message to named browsers, without those that were deleted since they were read. Returns `false` if none is left.
+pub(super) async fn send_to(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    message: NewMessage,
+    mut ids: Vec<SubscriptionId>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let mut addressed = Addressed { message, audience: Audience::All };
+    while !ids.is_empty() {
+        addressed.audience = Audience::Subscriptions(ids.clone());
+        let sent = sending::send(conn, vault, &[&addressed], None, now).await?;
+        let unknown: Vec<SubscriptionId> = sent.into_iter().flat_map(|sent| sent.unknown).collect();
+        if unknown.is_empty() {
+            return Ok(true);
+        }
+        ids.retain(|id| !unknown.contains(id));
+    }
+    Ok(false)
 }

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::removals::{RemovalRecipients, create, load, recipients};
+use super::removals::{RemovalRecipients, create, is_withdrawn, load, recipients};
 use crate::connections::engine::shards_of;
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
@@ -70,13 +70,13 @@ async fn update_within(
     let found = fetch_optional!(
         &mut *conn,
         r#"SELECT accepted_at, state = 'cancelled' AS "is_cancelled!", ttl_s, clear_on_click, audience,
-             audience ?| ARRAY['users', 'subscriptions'] AS "is_personal!",
-             EXISTS (SELECT FROM withdrawals WHERE message = m.id) AS "is_withdrawn!"
+             audience ?| ARRAY['users', 'subscriptions'] AS "is_personal!"
            FROM messages m WHERE id = $1 AND app = $2 AND withdraws IS NULL FOR NO KEY UPDATE"#,
         (id.0, app.0)
     )?;
     let Some(message) = found else { return Ok(Updated::Unknown) };
-    if message.is_withdrawn {
+    // A statement of its own: one that waited for the lock would not see the withdrawal that was recorded meanwhile.
+    if is_withdrawn(conn, id).await? {
         return Ok(Updated::Withdrawn);
     }
     execute!(

@@ -7,7 +7,7 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::removals::{WithdrawnRow, create, load, recipients};
+use super::removals::{WithdrawnRow, create, is_withdrawn, load, recipients};
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
 use crate::queue::steering::{self, MessageOrder, Steered};
@@ -68,17 +68,13 @@ pub(crate) async fn request_within(
     )?;
     Ok(match steered {
         Steered::Unknown => Withdrawn::Unknown,
-        _ if recorded == 0 => match exists(conn, id).await? {
+        _ if recorded == 0 => match is_withdrawn(conn, id).await? {
             true => Withdrawn::Already,
             false => Withdrawn::Unknown,
         },
         Steered::Now { stop, .. } => Withdrawn::Now(Some(stop)),
         Steered::Done | Steered::Cancelled | Steered::Already => Withdrawn::Now(None),
     })
-}
-
-async fn exists(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<bool> {
-    fetch_one!(conn, scalar, r#"SELECT EXISTS (SELECT FROM withdrawals WHERE message = $1) AS "exists!""#, (id.0))
 }
 
 /// Records that all messages of a locked campaign are withdrawn. Returns the number of those that were not.

@@ -20,7 +20,7 @@ use bellwire_store::audience::subscriptions::Merge;
 use bellwire_store::keys::vapid_keys;
 
 impl ImportSource<'_> {
-    /// Checks a record with the same code as a registration request. Omitted optional values are added to `warnings`.
+    /// Checks a record with the same code as a registration request. Optional values that are omitted or unknown are added to `warnings`.
     pub(super) async fn check(
         &mut self,
         line: i64,

@@ -209,7 +209,7 @@ export function lacks(draft: Draft): string | undefined {
   const lacking = draft.variants.length === 0 ? unsaid(draft.message) : undefined;
   if (lacking) return lacking;
   if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Enter the time.";
-  if ((draft.when === "at" || draft.when === "cron") && !isZone(draft.timezone)) return "Correct the time zone.";
+  if ((draft.when === "at" || draft.when === "cron") && !isZone(draft.timezone.trim())) return "Correct the time zone.";
   if (draft.when === "cron" && cronFault(draft.cron)) return "Correct the cron expression.";
   if (Object.keys(numberFaults(draft)).length > 0) return "Correct the numbers that are out of range.";
   if (draft.when === "follow" && !draft.follows) return "Choose the campaign to follow up.";

@@ -67,13 +67,6 @@ export function cronFault(expression: string): string | undefined {
   return undefined;
 }
 
-/** Fault for a refusal by the server, whose reason for a malformed expression is the text of a library. */
-export const cronRefusal = (expression: string, refused: string | undefined): string | undefined =>
-  refused && /cron expression/.test(refused)
-    ? (cronFault(expression) ??
-      "is not a cron expression of five fields. Example: 0 9 * * MON is every Monday at 09:00")
-    : refused;
-
 function values(
   field: string,
   least: number,

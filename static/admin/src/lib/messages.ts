@@ -363,7 +363,7 @@ const UNDO_MS = 60_000;
 export const isUndo = ({ accepted_at }: Pick<MessageResponse, "accepted_at">, now: Date): boolean =>
   Math.abs(now.getTime() - Date.parse(accepted_at)) < UNDO_MS;
 
-/** What browsers reported of a withdrawal. */
+/** Reports of browsers about a withdrawal, in a sentence. */
 export function withdrawalWords({ ended_at, removed, prevented, missed, unknown }: WithdrawalCounts): string {
   if (!ended_at) return "Withdrawn. Pushes on their way end first.";
   const parts = [

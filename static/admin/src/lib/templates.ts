@@ -66,6 +66,8 @@ export function draftOf({ content, compact, locales = {}, too_long }: Template):
 
 const namesIn = (language: string) => new Intl.DisplayNames(language, { type: "language", fallback: "none" });
 const ENGLISH = namesIn("en");
+/** Shortest name of a language: Ewe has three letters, and few others less than four. */
+const MIN_NAME = 4;
 
 /** Why no language of that tag can be added; undefined: it can. */
 export function untaken({ languages }: Draft, locale: string): string | undefined {
@@ -83,6 +85,7 @@ export function untaken({ languages }: Draft, locale: string): string | undefine
 
 /** Tag of a language by its English name or its name in the language itself. */
 function tagOf(name: string): string | undefined {
+  if (name.length < MIN_NAME) return undefined; // a tag that is being typed
   const letters = [..."abcdefghijklmnopqrstuvwxyz"];
   const isNamed = (tag: string, names: Intl.DisplayNames) => names.of(tag)?.toLowerCase() === name.toLowerCase();
   return letters

@@ -12,7 +12,7 @@ export function isZone(name: string): boolean {
 /** Fault of a time zone, for its field. An empty one is only missing. */
 export function zoneFault(name: string): string | undefined {
   const zone = name.trim();
-  if (zone === "" || isZone(name)) return undefined;
+  if (zone === "" || isZone(zone)) return undefined;
   const city = zone.slice(zone.lastIndexOf("/") + 1);
   const near = Intl.supportedValuesOf("timeZone").find((known) =>
     isNear(known.slice(known.lastIndexOf("/") + 1), city),

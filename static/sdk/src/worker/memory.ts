@@ -24,7 +24,7 @@ export async function wasSeen(id: string): Promise<boolean> {
   return found !== undefined;
 }
 
-/** What replaced the content of a delivery, which must no longer be shown. */
+/** Replacement of a delivery's content, which must no longer be shown. */
 type Change = "withdrawn" | "updated";
 
 /** Whether a delivery was withdrawn or updated. */

@@ -138,7 +138,8 @@ export const closeSoon = (worker: ServiceWorkerGlobalScope, tag: string, receipt
   void clock
     .wait(CLOSE_MS)
     .then(() => displayed(worker, { tag }))
-    .then((all) => all.forEach((one) => one.data?.bellwire?.receipt === receipt && one.close()));
+    .then((all) => all.forEach((one) => one.data?.bellwire?.receipt === receipt && one.close()))
+    .catch(console.error);
 
 export const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;
 

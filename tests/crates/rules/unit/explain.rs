@@ -288,7 +288,7 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(of_group(None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience: another variant, or the control group."),
         case(of_group(Some(CampaignGroup::HeldOut)), NotTargeted, "The message was not for this subscription: its person is held out: the control group of the campaign gets nothing."),
         case(of_group(Some(CampaignGroup::Variant)), NotTargeted, "The message was not for this subscription: its person gets another variant of the campaign."),
-        case(of_group(Some(CampaignGroup::AfterTest)), NotTargeted, "The message was not for this subscription: its person is not in the test group of the campaign, and gets the variant that wins."),
+        case(of_group(Some(CampaignGroup::AfterTest)), NotTargeted, "The message was not for this subscription: its person is not in the test group of the campaign, and gets the variant that wins, if one does."),
         case(judged(FilterVerdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
         case(judged(FilterVerdict::AtAnotherHour, 0, None), NotTargeted, "The message was not for this subscription: its person's own hour is not known, so that they get the campaign when it is due."),
         case(Facts { waiting: Some(WaitingDelivery::BehindCursor { due_at: Some(at("08:10:00")) }), ..judged(FilterVerdict::Taken, 0, None) }, NotFannedOut, "The fan-out of its message has not come to this subscription: whether the message is for it is decided then."),

@@ -63,16 +63,14 @@ macro_rules! recipients {
         )
         .map(Recipient::from)
     };
-    // Who may have got a push of a withdrawn message: see `queue::removals`.
+    // Browsers that may have got a push of a withdrawn message.
     (removal, $message:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
         query!(
             Sendable,
             r#"
         SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, NULL::text AS user_id, s.proven, s.life
-        FROM (SELECT DISTINCT ON (a.subscription) a.shard, a.subscription FROM attempts a
+        FROM (SELECT DISTINCT ON (a.subscription) a.shard, a.subscription FROM possible_arrivals a
               WHERE a.message = $1 AND a.subscription > $3
-                AND (a.ending = 1 OR a.took_ms IS NOT NULL AND (a.status IS NULL OR a.status >= 500)
-                  OR a.ending = 6 AND a.reason = 'stopped' OR a.ending = 5 AND a.reason = 'lease_exhausted')
         "# + $within + r#"
               ORDER BY a.subscription) t
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription

@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { paceWords, scheduleWords } from "../../lib/campaigns";
 import { numberFaults, planOf, type When } from "../../lib/campaign-draft";
 import { clock } from "../../lib/clock";
-import { cronFault, cronRefusal } from "../../lib/cron";
+import { cronFault } from "../../lib/cron";
 import { zone } from "../../lib/preferences";
 import {
   cronOf,
@@ -81,7 +81,7 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
           cron={draft.cron}
           change={(cron) => change({ cron })}
           zoneField={zoneField}
-          fault={cronRefusal(draft.cron, problem?.fault("/schedule/cron"))}
+          fault={problem?.fault("/schedule/cron")}
           check={cronFault(draft.cron)}
         />
       )}

@@ -44,7 +44,7 @@ export function LaneList({ lanes, apps }: { lanes: LaneResponse[]; apps: readonl
             const { word, tone } = STATE_WORDS[laneState(lane)];
             return (
               <li key={lane.lane} data-row>
-                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> {appOf(lane, apps)?.name}
+                <a href={link(`/push-services/${lane.lane}`)}>{gatewayName(lane.gateway)}</a> {appOf(lane, apps)?.name}{" "}
                 <Badge tone={tone}>{word}</Badge>
                 <br />
                 <span class="fine">{because(lane, clock.shown.value, zone.value)}</span>
