@@ -50,7 +50,7 @@ CREATE TABLE apps (
     is_example           boolean     NOT NULL DEFAULT false, -- the server created it for the page at /example/
     -- What browsers may do in addition to joining and leaving open topics. Servers may do all of it.
     browsers_may         text[]      NOT NULL DEFAULT '{}'
-        CHECK (browsers_may <@ ARRAY['create_topics', 'set_tags', 'set_attributes']),
+        CHECK (browsers_may <@ ARRAY['create_topics', 'set_tags', 'set_attributes', 'track_events']),
     -- Time of the request to delete the app: it is closed at once, and maintenance deletes its rows and then the app.
     deleting_at          timestamptz,
     -- Share of the server relative to other apps while both have deliveries due.

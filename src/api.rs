@@ -84,6 +84,7 @@ fn routes_by_caller() -> Routes {
         public: OpenApiRouter::new()
             .merge(apps::config::routes())
             .merge(subscriptions::routes())
+            .merge(events::record::public_routes())
             .merge(subscriptions::diagnoses::routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()

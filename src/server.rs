@@ -13,6 +13,7 @@ pub(crate) mod maintenance;
 mod service_manager;
 mod shares;
 pub(crate) mod telemetry;
+pub(crate) mod triggers;
 mod vacuum;
 
 use std::future::Future;

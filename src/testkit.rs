@@ -62,6 +62,9 @@ pub mod server {
     pub mod campaigns {
         pub use crate::server::campaigns::advance;
     }
+    pub mod triggers {
+        pub use crate::server::triggers::send_due;
+    }
     pub mod maintenance {
         pub use crate::server::maintenance::{
             Retention, erase, fold_habits, fold_metrics, keep_house, refresh_statistics, remove_apps, reseal, sweep,

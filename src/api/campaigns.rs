@@ -3,6 +3,7 @@
 mod breakdowns;
 pub(crate) mod calendar;
 mod dry_run;
+pub(crate) mod entries;
 mod export;
 mod plan;
 mod runs;
@@ -32,15 +33,18 @@ use crate::api::messages::retry_headers::RetryHeaders;
 use crate::api::templates::templated::Templates;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::plan::Plan;
+use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::CampaignState;
+use bellwire_rules::campaign::trigger::Trigger;
 use bellwire_store::campaigns::{self, CampaignRow, Changed, CreateCampaignResult, NewCampaign};
 use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::operations::retrying::retrying;
+use bellwire_store::triggers;
 use bellwire_vault::PLAN;
 use breakdowns::{CampaignGatewayReports, CampaignLocaleReports};
 pub(super) use export::plan_for_export;
-use plan::{CampaignPlan, SLUG_RULE, StoredPlan, is_slug};
+use plan::{CampaignPlan, Followed, SLUG_RULE, StoredPlan, is_slug};
 pub(super) use story::part_of;
 use utoipa_axum::router::OpenApiRouter;
 use view::{CampaignResponse, CampaignVariantResponse};
@@ -61,6 +65,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(transitions::resume))
         .routes(routes!(transitions::cancel))
         .routes(routes!(transitions::withdraw))
+        .routes(routes!(entries::list_entries))
         .routes(routes!(clone))
         .routes(routes!(test))
 }
@@ -136,11 +141,19 @@ async fn check(state: &ApiState, app: &App, body: &CampaignPlan, faults: Faults)
         Some(follow) => {
             let named: CampaignRef =
                 follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
-            find_any(state, app, &named).await?.map(|row| row.id)
+            match find_any(state, app, &named).await? {
+                Some(row) => Some(Followed { id: row.id, trigger: trigger(&open(state, &row)?.checked).cloned() }),
+                None => None,
+            }
         }
         None => None,
     };
-    body.check(state, app, followed, faults).await
+    body.check(state, app, followed.as_ref(), faults).await
+}
+
+/// Returns the trigger of a plan, if events determine when it sends.
+fn trigger(plan: &Plan) -> Option<&Trigger> {
+    if let When::Trigger(trigger) = &plan.when { Some(trigger) } else { None }
 }
 
 async fn make(
@@ -161,6 +174,7 @@ async fn make(
             return Err(Problem::new(ProblemCode::TooManyCampaigns, detail).into());
         }
     }
+    triggers::set(once.conn(), app.id, id, trigger(&stored.checked)).await?;
     server.did(AuditAction::CampaignCreated, id).with(json!({"slug": new.slug})).record(once.conn(), 1, now).await?;
     let row = CampaignRow {
         id,
@@ -301,6 +315,7 @@ pub(crate) async fn replace(
         Changed::NoDraft => return Err(no_draft()),
         Changed::SlugTaken => return Err(slug_taken(new.slug)),
     }
+    triggers::set(&mut tx, app.id, row.id, trigger(&stored.checked)).await?;
     server.did(AuditAction::CampaignChanged, row.id).with(json!({"slug": new.slug})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     let row = find(&state, app, &CampaignRef::Id(row.id)).await?;

@@ -283,6 +283,8 @@ settings! {
     webhook_retention_days: u32 = "3", shown, number(1..=365);
     /// Days to keep click times of a user after the last receipt.
     habit_retention_days: u32 = "400", shown, number(1..=3_650);
+    /// Days to keep events of users: as long as segments look back, and triggers wait.
+    user_event_retention_days: u32 = "90", shown, number(1..=3_650);
     /// Days to keep metrics by the minute.
     minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
     /// Days to keep metrics by the hour.

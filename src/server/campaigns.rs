@@ -97,11 +97,14 @@ async fn step(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool
     Ok(true)
 }
 async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Timestamp) -> sqlx::Result<()> {
-    let Some(plan) = open(vault, due) else {
+    let Some(plan) = open_plan(vault, due.id, &due.plan) else {
         error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
         return scheduler::put_off(conn, due.id, now + LATER).await;
     };
     let step = CampaignStep { vault, due, plan: &plan, now };
+    if let When::Trigger(_) = plan.when {
+        return step.await_events(conn).await;
+    }
     let next_run = step.begin_run(conn).await?;
     step.decide(conn).await?;
     if let Some(part) = scheduler::due_part(conn, due.id, now).await? {
@@ -113,13 +116,14 @@ async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Time
     step.set_out(conn, next_run).await
 }
 
-fn open(vault: &Vault, due: &DueCampaign) -> Option<Plan> {
+/// Decrypts the plan of a campaign.
+pub(super) fn open_plan(vault: &Vault, id: CampaignId, plan: &[u8]) -> Option<Plan> {
     /// Encrypted plan without the text of its author.
     #[derive(serde::Deserialize)]
     struct SealedPlan {
         checked: Plan,
     }
-    let plain = zeroize::Zeroizing::new(vault.open(PLAN, due.id.0, &due.plan).ok()?);
+    let plain = zeroize::Zeroizing::new(vault.open(PLAN, id.0, plan).ok()?);
     serde_json::from_slice::<SealedPlan>(&plain).ok().map(|stored| stored.checked)
 }
 
@@ -145,6 +149,15 @@ impl CampaignStep<'_> {
         self.ends_at().is_some_and(|end| end <= self.now)
     }
 
+    /// Lets a campaign with a trigger go on until it expires: events create its messages, not the schedule.
+    async fn await_events(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.has_expired() {
+            scheduler::expire(conn, self.due.id).await?;
+            return scheduler::set_out(conn, self.due.id, CampaignState::Done, None, self.now).await;
+        }
+        scheduler::set_out(conn, self.due.id, CampaignState::Sending, self.ends_at(), self.now).await
+    }
+
     /// Starts a run if it is due. Returns the time of the next run.
     async fn begin_run(&self, conn: &mut PgConnection) -> sqlx::Result<NextRun> {
         if self.has_expired() {
@@ -154,7 +167,7 @@ impl CampaignStep<'_> {
         let has_run = self.due.runs > 0;
         let at = match &self.plan.when {
             _ if has_run && !matches!(self.plan.when, When::Cron(_)) => return Ok(NextRun::Never),
-            When::Now | When::Recipients { .. } => self.due.started_at,
+            When::Now | When::Recipients { .. } | When::Trigger(_) => self.due.started_at,
             When::At(at) => *at,
             When::After(seconds) => match self.followed(conn).await? {
                 Some(FollowedRun { at: Some(at), .. }) => at + TimeDelta::seconds(*seconds),

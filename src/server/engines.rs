@@ -8,7 +8,7 @@ use tracing::info;
 
 use super::context::Context;
 use super::maintenance::{self, Retention};
-use super::{campaigns, keys};
+use super::{campaigns, keys, triggers};
 use crate::config::Config;
 use crate::hooks;
 use bellwire_dispatch::idle::Rest;
@@ -100,6 +100,10 @@ fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut 
     engines.spawn(begun_again("moving campaigns on", advance));
     let (pool, vault, clock) = every();
     let resting = rest.clone();
+    let send = move || triggers::send_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
+    engines.spawn(begun_again("sending for triggers", send));
+    let (pool, vault, clock) = every();
+    let resting = rest.clone();
     let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("packing for webhooks", pack));
 }
@@ -122,6 +126,7 @@ fn retention(config: &Config) -> Retention {
         metrics: metrics_kept(config),
         webhooks: days(config.webhook_retention_days),
         habits: days(config.habit_retention_days),
+        user_events: days(config.user_event_retention_days),
         audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
     }
 }

@@ -22,6 +22,7 @@ use bellwire_store::hooks::deliveries as hooks;
 use bellwire_store::operations::removal::RemovalProgress as Removed;
 use bellwire_store::outcomes::rollups::{MetricsKept, RollupStep};
 use bellwire_store::outcomes::stream;
+use bellwire_store::triggers::housekeeping as triggers;
 use bellwire_store::{
     self as store, ChunkProgress, audience::audience_counts, audience::engagement_stats, audience::erasures,
     audience::refusals, audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys,
@@ -69,6 +70,8 @@ pub struct Retention {
     pub webhooks: Duration,
     /// Click statistics of a person, from the person's last receipt.
     pub habits: Duration,
+    /// Events of users.
+    pub user_events: Duration,
     /// Audit log; `None` keeps it for ever.
     pub audit_log: Option<Duration>,
 }
@@ -185,6 +188,7 @@ pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
     sweep_up("expiring subscriptions", || async { Ok(sweeps::expire_subscriptions(pool, now).await? > 0) }).await?;
     sweep_up("suspending subscriptions", || async { Ok(refusals::suspend(pool, now).await? > 0) }).await?;
     sweep_up("ending campaigns", || async { Ok(stream::end_campaigns(pool, now).await? > 0) }).await?;
+    sweep_up("ending waits", || async { Ok(triggers::clear_ended(pool, now).await? > 0) }).await?;
     sweep_up("deleting contents", || async { Ok(sweeps::delete_contents(pool, now).await? > 0) }).await?;
     sweep_up("clearing topics", || async { Ok(topics::clear_removed(pool).await? > 0) }).await?;
     sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == ChunkProgress::More) }).await
@@ -257,6 +261,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     if let Some(audit_log) = kept.audit_log {
         until_none(|| audit::clear(pool, now - audit_log)).await?;
     }
+    until_none(|| triggers::clear_unlimited(pool, now)).await?;
+    until_none(|| triggers::clear_events(pool, now - kept.user_events)).await?;
     until_none(|| sessions::clear(pool, now)).await?;
     until_none(|| backups::clear(pool, now - kept.archive)).await?;
     until_none(|| restoring::clear(pool)).await?;

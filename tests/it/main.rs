@@ -108,6 +108,7 @@ mod tiers;
 mod tokens;
 mod transactions;
 mod transfer;
+mod triggers;
 mod upgrades;
 mod webauthn_vectors;
 mod webhooks;

@@ -16,6 +16,8 @@ named! {
         SetTags = "set_tags",
         /// Set and remove attributes.
         SetAttributes = "set_attributes",
+        /// Report events of their users, which may trigger campaigns.
+        TrackEvents = "track_events",
     }
 }
 

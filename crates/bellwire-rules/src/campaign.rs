@@ -1,5 +1,5 @@
 //! Campaigns: plans from which messages are created. Pure rules: states ([`state`]), schedule ([`schedule`]), time zones
-//! ([`zones`]), messages of one run ([`parts`]), and winner among variants ([`winner`]).
+//! ([`zones`]), messages of one run ([`parts`]), triggers ([`trigger`]), and winner among variants ([`winner`]).
 //!
 //! A campaign has no list of its audience. Its messages have filters and times, and are fanned out like others. So planning,
 //! starting and cancelling cost the same for ten million recipients as for ten.
@@ -8,5 +8,6 @@ pub mod parts;
 pub mod plan;
 pub mod schedule;
 pub mod state;
+pub mod trigger;
 pub mod winner;
 pub mod zones;

@@ -120,6 +120,12 @@ impl Expression {
         self.0.value(&|test| Some(test.holds(candidate, told))).unwrap_or(false)
     }
 
+    /// Whether the expression is true for the properties of an event, a JSON object. Conditions on anything else are false.
+    pub fn takes_properties(&self, properties: &[u8], now: Timestamp) -> bool {
+        let properties = Attributes::from_json(properties);
+        self.0.value(&|test| Some(test.holds_of(&properties, now))).unwrap_or(false)
+    }
+
     /// Whether the expression is true, or false, for all subscriptions of a lane. `None`: it depends on the subscription.
     pub fn in_lane(&self, lane: &LaneFacts) -> Option<bool> {
         self.0.value(&|test| test.holds_in(lane))
@@ -152,6 +158,23 @@ fn decided(nodes: &[Node], of: &impl Fn(&Test) -> Option<bool>, deciding: bool) 
 }
 
 impl Test {
+    fn holds_of(&self, properties: &Attributes<'_>, now: Timestamp) -> bool {
+        let of = |field: &Field| match field {
+            Field::Attribute(name) => properties.get(name).and_then(Actual::of),
+            Field::Own(_) => None,
+        };
+        match self {
+            Self::Exists(field) => of(field).is_some(),
+            Self::Compare(field, comparison, literal) => {
+                let ordering = of(field).and_then(|actual| actual.compare(literal, now));
+                ordering.is_some_and(|ordering| comparison.holds(ordering))
+            }
+            Self::OneOf(field, literals) => of(field)
+                .is_some_and(|actual| literals.iter().any(|it| actual.compare(it, now) == Some(Ordering::Equal))),
+            Self::Tag(_) | Self::Topic(_) | Self::Did(_) => false,
+        }
+    }
+
     fn holds(&self, candidate: &Candidate<'_>, told: &EvaluationFacts) -> bool {
         match self {
             Self::Tag(tag) => candidate.tags.contains(tag),
@@ -188,12 +211,7 @@ impl Field {
     fn of<'c>(&self, candidate: &'c Candidate<'_>, told: &EvaluationFacts) -> Option<Actual<'c>> {
         let since = |at: Timestamp| Some(Actual::Span((told.now - at).num_seconds()));
         match self {
-            Self::Attribute(name) => match candidate.attributes.get(name)? {
-                Scalar::Text(text) => Some(Actual::Text(text)),
-                Scalar::Number(number) => Some(Actual::Number(*number)),
-                Scalar::Flag(flag) => Some(Actual::Flag(*flag)),
-                Scalar::Other => None,
-            },
+            Self::Attribute(name) => candidate.attributes.get(name).and_then(Actual::of),
             Self::Own(SubscriptionField::Locale) => candidate.locale.map(Actual::Caseless),
             Self::Own(SubscriptionField::Language) => {
                 let language = candidate.locale?.split(['-', '_']).next()?;
@@ -217,7 +235,16 @@ impl Field {
     }
 }
 
-impl Actual<'_> {
+impl<'a> Actual<'a> {
+    fn of(value: &'a Scalar<'_>) -> Option<Self> {
+        match value {
+            Scalar::Text(text) => Some(Actual::Text(text)),
+            Scalar::Number(number) => Some(Actual::Number(*number)),
+            Scalar::Flag(flag) => Some(Actual::Flag(*flag)),
+            Scalar::Other => None,
+        }
+    }
+
     /// Compares a value with a literal. `None`: they have different types, or are not ordered.
     fn compare(&self, literal: &Literal, now: Timestamp) -> Option<Ordering> {
         match (self, literal) {

@@ -139,6 +139,13 @@ impl Expression {
         Self(self.0.negated())
     }
 
+    /// Whether it compares attributes only, so that it may be evaluated for the properties of an event.
+    pub fn is_of_properties(&self) -> bool {
+        let mut is_of_properties = true;
+        self.0.each_test(&mut |test| is_of_properties &= test.is_of_attribute());
+        is_of_properties
+    }
+
     /// Lists the data of a candidate that [`takes`](Self::takes) reads.
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
@@ -189,6 +196,15 @@ impl Node {
 }
 
 impl Test {
+    fn is_of_attribute(&self) -> bool {
+        match self {
+            Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
+                matches!(field, Field::Attribute(_))
+            }
+            Self::Tag(_) | Self::Topic(_) | Self::Did(_) => false,
+        }
+    }
+
     fn add_needs(&self, needs: &mut Needs) {
         match self {
             Self::Tag(_) => needs.tags = true,

@@ -9,6 +9,7 @@ pub mod transitions;
 use sqlx::{PgConnection, PgPool};
 
 use crate::keyset::{Keyset, paged};
+use crate::triggers::housekeeping;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, CampaignId};
@@ -108,10 +109,13 @@ pub async fn change(
 /// cancelled yet.
 pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
     let deleted = rows_affected!(
-        conn,
+        &mut *conn,
         "DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled') AND NOT unsteered",
         (id.0)
     )?;
+    if deleted == 1 {
+        housekeeping::forget_campaign(conn, id).await?;
+    }
     Ok(deleted == 1)
 }
 

@@ -50,6 +50,8 @@ pub const CONTENT: Column = "messages.content";
 pub const TEMPLATE: Column = "templates.content";
 /// Content and schedule of a campaign.
 pub const PLAN: Column = "campaigns.plan";
+/// Properties of an event that a site reported about a user.
+pub const PROPERTIES: Column = "user_events.properties";
 /// Body of the response to a request with an `Idempotency-Key`.
 pub const IDEMPOTENT_RESPONSE: Column = "idempotency_keys.response";
 /// Hash of the password of a teammate.

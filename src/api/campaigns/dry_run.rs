@@ -104,7 +104,7 @@ fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
     match &plan.when {
         When::Now | When::Recipients { .. } => (Some(now).filter(is_in_time), Vec::new()),
         When::At(at) => (Some((*at).max(now)).filter(is_in_time), Vec::new()),
-        When::After(_) => (None, Vec::new()),
+        When::After(_) | When::Trigger(_) => (None, Vec::new()),
         When::Cron(recurrence) => {
             let mut runs =
                 std::iter::successors(recurrence.next(now), |at| recurrence.next(*at)).take_while(is_in_time);

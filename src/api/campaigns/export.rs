@@ -10,8 +10,8 @@ use bellwire_rules::campaign::state::CampaignState;
 use bellwire_store::keys::apps::App;
 use bellwire_vault::PLAN;
 
-/// Returns the plan of a campaign as another server imports it. `None`: the campaign is not exported. Drafts and recurring
-/// campaigns are exported. A started one-time campaign is finished by this server, and a follow-up needs the campaign that it
+/// Returns the plan of a campaign as another server imports it. `None`: the campaign is not exported. Drafts, recurring
+/// campaigns and those that events trigger are exported. A started one-time campaign is finished by this server, and a follow-up needs the campaign that it
 /// follows.
 pub(in crate::api) async fn plan_for_export(
     state: &ApiState,
@@ -33,7 +33,7 @@ pub(in crate::api) async fn plan_for_export(
 
 fn goes_along(stands: CampaignState, when: &When) -> bool {
     let is_over = matches!(stands, CampaignState::Done | CampaignState::Cancelled);
-    stands == CampaignState::Draft || matches!(when, When::Cron(_)) && !is_over
+    stands == CampaignState::Draft || matches!(when, When::Cron(_) | When::Trigger(_)) && !is_over
 }
 
 fn open(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<StoredPlan, Problem> {

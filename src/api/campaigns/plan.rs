@@ -1,6 +1,7 @@
 //! Plan of a campaign as its author writes it, and its validation. The code for messages validates its messages.
 
 mod schedule;
+mod trigger;
 
 use std::collections::HashSet;
 
@@ -24,6 +25,7 @@ use bellwire_rules::campaign::plan::{
     VARIANTS_MAX, WHOLE,
 };
 use bellwire_rules::campaign::schedule::When;
+use bellwire_rules::campaign::trigger::{Cause, Trigger};
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::sending::Audience as SentTo;
 use bellwire_vault::CONTENT;
@@ -149,7 +151,8 @@ pub(crate) struct FollowBody {
     pub campaign: String,
     /// Event that a recipient of that campaign lacks to get this one.
     did_not: FollowCondition,
-    /// Seconds after the start of the other campaign's last run: 60 to 2,419,200.
+    /// Seconds after the start of the other campaign's last run, or after the message to the person if events trigger it: 60 to
+    /// 2,419,200. The events that end the other's wait end this one, too.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
 }
@@ -159,6 +162,13 @@ pub(crate) struct FollowBody {
 pub(super) struct StoredPlan {
     pub given: CampaignPlan,
     pub checked: Plan,
+}
+
+/// Campaign that another one follows up.
+pub(super) struct Followed {
+    pub id: CampaignId,
+    /// Its trigger. `None`: a schedule determines its runs.
+    pub trigger: Option<Trigger>,
 }
 
 impl CampaignPlan {
@@ -171,7 +181,7 @@ impl CampaignPlan {
         &self,
         state: &ApiState,
         app: &App,
-        followed: Option<CampaignId>,
+        followed: Option<&Followed>,
         mut faults: Faults,
     ) -> Result<Plan, Problem> {
         faults.require(is_slug(&self.slug), "/slug", SLUG_RULE);
@@ -182,10 +192,17 @@ impl CampaignPlan {
         let expires_at = self.expires_at;
         let in_time = expires_at.is_none_or(|end| end > now && end <= now + AHEAD_MAX);
         faults.require(in_time, "/expires_at", "must be in the future, at most one year ahead");
-        let when = self.when(now, &mut faults);
+        let when = self.when(now, followed, &mut faults);
         let pace = self.pace.and_then(|pace| pace.check(&mut faults));
         let test = self.test.as_ref().and_then(|test| self.check_test(test, &mut faults));
         let follows = self.follows.as_ref().and_then(|follow| follow.check(followed, &mut faults));
+        // Each entry of a follow-up knows its message.
+        let follows = follows.filter(|_| !matches!(when, Some(When::Trigger(_))));
+        if let Some(When::Trigger(_)) = &when {
+            faults.require(self.test.is_none(), "/test", "is not for campaigns that events trigger: use `variants`");
+            let is_rate = pace.is_none_or(|pace| matches!(pace, Pace::PerMinute(_)));
+            faults.require(is_rate, "/pace/spread_over", "is not for campaigns that events trigger: use `per_minute`");
+        }
         self.check_variants(&mut faults);
         self.check_hours(&mut faults);
         let variants = self.bodies(state, app, &mut faults).await?;
@@ -201,14 +218,27 @@ impl CampaignPlan {
         })
     }
 
-    fn when(&self, now: Timestamp, faults: &mut Faults) -> Option<When> {
+    fn when(&self, now: Timestamp, followed: Option<&Followed>, faults: &mut Faults) -> Option<When> {
         match (&self.schedule, &self.follows) {
             (Some(_), Some(_)) => {
                 faults.refuse("/schedule", "must not be set for a follow-up: `follows` determines its time");
                 None
             }
             (Some(schedule), None) => schedule.check(now, faults),
-            (None, Some(follow)) => Some(When::After(follow.after)),
+            (None, Some(follow)) => {
+                Some(match followed.and_then(|followed| Some((followed, followed.trigger.as_ref()?))) {
+                    Some((followed, trigger)) => When::Trigger(Box::new(Trigger {
+                        on: Cause::Sent(followed.id),
+                        filter: None,
+                        after_s: follow.after,
+                        // Who has bought needs no second reminder either.
+                        unless: trigger.unless.clone(),
+                        at_most: None,
+                        did_not: Some(follow.did_not),
+                    })),
+                    None => When::After(follow.after),
+                })
+            }
             (None, None) => Some(When::Now),
         }
     }
@@ -349,7 +379,7 @@ async fn check_message(message: Map<String, Value>, state: &ApiState, app: &App)
     let audience = match composed.audience {
         SentTo::Topic { name, may_be_missing } => CampaignAudience::Topic { name, may_be_missing },
         SentTo::All => CampaignAudience::All,
-        SentTo::Subscriptions(_) | SentTo::Users(_) => {
+        SentTo::Subscriptions(_) | SentTo::Users(_) | SentTo::BrowsersOf(..) => {
             let detail = "must be a topic, a segment or all; use messages for single users and subscriptions";
             return Err(Problem::invalid_member("/to", detail));
         }
@@ -392,10 +422,10 @@ impl PaceBody {
 }
 
 impl FollowBody {
-    fn check(&self, followed: Option<CampaignId>, faults: &mut Faults) -> Option<Follow> {
+    fn check(&self, followed: Option<&Followed>, faults: &mut Faults) -> Option<Follow> {
         faults.require(followed.is_some(), "/follows/campaign", "names a campaign that does not exist in this app");
         faults.require(is_span(self.after), "/follows/after", "must be 60 to 2419200 seconds");
-        Some(Follow { campaign: followed?.to_string(), did_not: self.did_not })
+        Some(Follow { campaign: followed?.id.to_string(), did_not: self.did_not })
     }
 }
 

@@ -155,7 +155,7 @@ fn next_run(plan: &Plan, missed_since: Option<Timestamp>, now: Timestamp) -> Opt
             Some(_) => None,
             None => recurrence.next(now),
         },
-        When::Now | When::Recipients { .. } | When::After(_) => None,
+        When::Now | When::Recipients { .. } | When::After(_) | When::Trigger(_) => None,
     }
 }
 

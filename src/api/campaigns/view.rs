@@ -14,6 +14,7 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::CampaignId;
 use bellwire_core::lane::Gateway;
 use bellwire_rules::campaign::plan::{Plan, WHOLE};
+use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::VariantCount;
 use bellwire_store::campaigns::CampaignRow;
@@ -22,6 +23,7 @@ use bellwire_store::campaigns::progress::{
 };
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::withdrawals;
+use bellwire_store::triggers::counts::{self, EntryCounts};
 
 /// Campaign of an app.
 #[derive(Debug, Serialize, ToSchema)]
@@ -114,6 +116,36 @@ pub(crate) struct CampaignProgress {
     runs: Vec<CampaignRunResponse>,
     /// Results of the withdrawal of its messages, summed. Null: none was withdrawn.
     withdrawal: Option<WithdrawalCounts>,
+    /// People who entered because of events. Null: a schedule determines its runs.
+    trigger: Option<TriggerCounts>,
+}
+
+/// People who entered a campaign because of events: `entered = waiting + cancelled + held_out + excluded + expired + sent`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TriggerCounts {
+    /// People who began to wait.
+    entered: i64,
+    /// People who wait for their message.
+    waiting: i64,
+    /// Waits that an event of `unless` ended, or the end of the campaign.
+    cancelled: i64,
+    /// Events that let nobody enter because of `at_most`.
+    limited: i64,
+    /// People in the control group.
+    held_out: i64,
+    /// People who were not in the audience when the message was due, had no active browser, or had reacted to the followed message.
+    excluded: i64,
+    /// People whose message was due for longer than its time to live, such as during a pause.
+    expired: i64,
+    /// Messages created. `total` has their deliveries.
+    sent: i64,
+}
+
+impl TriggerCounts {
+    fn new((counts, waiting): (EntryCounts, i64)) -> Self {
+        let EntryCounts { entered, cancelled, limited, held_out, excluded, expired, sent } = counts;
+        Self { entered, waiting, cancelled, limited, held_out, excluded, expired, sent }
+    }
 }
 
 /// A push service with held deliveries. The cause is a hold or open breaker of a lane, a paused flow, or the runaway guard.
@@ -328,7 +360,11 @@ pub(super) async fn progress(
     let runs = progress::runs(pool, id).await?;
     let speed = Speed { rate: rate(&ended, minute, now), is_paused: row.state == CampaignState::Paused, held };
     let withdrawal = withdrawals::of_campaign(pool, row.id).await?.map(WithdrawalCounts::from);
-    Ok(CampaignProgress { withdrawal, ..summary(plan, &outcomes, &reports, reach, speed, runs, now) })
+    let trigger = match plan.when {
+        When::Trigger(_) => Some(TriggerCounts::new(counts::of_campaign(pool, id).await?)),
+        _ => None,
+    };
+    Ok(CampaignProgress { withdrawal, trigger, ..summary(plan, &outcomes, &reports, reach, speed, runs, now) })
 }
 
 /// Delivery rate of a campaign, and the holds that stop it.
@@ -387,6 +423,7 @@ fn summary(
         holdout: f64::from(plan.holdout) / f64::from(WHOLE),
         runs: runs.into_iter().map(run).collect(),
         withdrawal: None,
+        trigger: None,
     }
 }
 

@@ -165,7 +165,7 @@ async fn next_group(inbox: &mut mpsc::Receiver<WaitingMessage>) -> Option<Vec<Wa
 impl WaitingMessage {
     fn recipients(&self) -> usize {
         match &self.addressed.audience {
-            Audience::Subscriptions(ids) => ids.len(),
+            Audience::Subscriptions(ids) | Audience::BrowsersOf(_, ids) => ids.len(),
             Audience::Users(users) => users.len(),
             Audience::Topic { .. } | Audience::All => 0,
         }

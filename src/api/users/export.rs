@@ -9,10 +9,13 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use super::label;
 use crate::api::ApiState;
+use crate::api::campaigns::entries::{ENTRIES_MAX, TriggerEntry};
 use crate::api::deliveries::ReceiptResponse;
 use crate::api::deliveries::search::FoundDelivery;
 use crate::api::http::auth::{MayExport, Server};
@@ -33,6 +36,7 @@ use bellwire_store::outcomes::receipts;
 use bellwire_store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
 use bellwire_store::queue::caps;
 use bellwire_store::queue::messages::{self, SealedMessage};
+use bellwire_store::triggers::{due, user_events};
 use bellwire_vault::ADDRESS;
 
 /// Subscriptions read per statement.
@@ -48,6 +52,8 @@ pub(crate) struct PersonExport {
     head: PersonHead,
     /// Subscriptions, newest first, ended ones included.
     subscriptions: Vec<PersonSubscription>,
+    /// Events that the site reported about the person, oldest first.
+    events: Vec<PersonEvent>,
     /// Deliveries to these subscriptions while the person used them, as long as history is kept.
     deliveries: Vec<PersonDelivery>,
     /// Always `true` and the last member. If it is missing, the export was interrupted.
@@ -67,6 +73,19 @@ pub(crate) struct PersonHead {
     frequency: Vec<PersonFrequency>,
     /// Engagement with notifications. Null: no data.
     habits: Option<PersonHabits>,
+    /// Campaigns that events let the person enter, with the message still to come.
+    waits: Vec<TriggerEntry>,
+}
+
+/// An event of a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonEvent {
+    /// Kind of event.
+    name: String,
+    /// Time of the event.
+    at: DateTime<Utc>,
+    /// Properties of the event. Null: none.
+    properties: Option<Map<String, Value>>,
 }
 
 /// Messages counted by one frequency cap.
@@ -174,12 +193,14 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
         recent_messages: habits.recent,
         clicks_by_hour: habits.hours.0.to_vec(),
     });
+    let waits = due::of_person(&state.pool, app, &[person.id()], ENTRIES_MAX).await?;
     Ok(PersonHead {
         user_id: user.to_owned(),
         app: slug,
         exported_at: state.clock.now(),
         frequency: frequency.map(|(group, sent_at)| PersonFrequency { tiers: group.tiers(), sent_at }).collect(),
         habits,
+        waits: waits.into_iter().map(TriggerEntry::from).collect(),
     })
 }
 
@@ -197,6 +218,8 @@ enum PersonExportError {
 
 enum ExportPosition {
     Subscriptions(Keyset),
+    /// Next: events after this one.
+    Events(Uuid),
     /// Next: deliveries to the first group of subscriptions after this cursor, then to the other groups.
     Deliveries(VecDeque<Vec<SubscriptionId>>, search::DeliveryCursor),
     End,
@@ -217,6 +240,7 @@ impl Pages {
         let mut out = Vec::new();
         match std::mem::replace(&mut self.at, ExportPosition::End) {
             ExportPosition::Subscriptions(page) => self.subscriptions(page, &mut out).await?,
+            ExportPosition::Events(after) => self.events(after, &mut out).await?,
             ExportPosition::Deliveries(chunks, beyond) => self.deliveries(chunks, beyond, &mut out).await?,
             ExportPosition::End => return Ok(None),
         }
@@ -235,6 +259,25 @@ impl Pages {
         }
         self.at = match last {
             Some(last) => ExportPosition::Subscriptions(Keyset { beyond: last, ..page }),
+            None => {
+                out.extend_from_slice(b"],\n\"events\":[");
+                self.any = false;
+                ExportPosition::Events(Uuid::nil())
+            }
+        };
+        Ok(())
+    }
+
+    async fn events(&mut self, after: Uuid, out: &mut Vec<u8>) -> Result<(), PersonExportError> {
+        let person = Person::of_user(self.app, &self.user);
+        let rows = user_events::of_person(&self.state.pool, self.app, person, after, PAGE).await?;
+        let last = rows.last().map(|row| row.id).filter(|_| rows.len() as i64 == PAGE);
+        for row in rows {
+            let properties = row.properties(&self.state.vault).map_err(|_| PersonExportError::Sealed)?;
+            self.write(out, &PersonEvent { name: row.name, at: row.at, properties })?;
+        }
+        self.at = match last {
+            Some(last) => ExportPosition::Events(last),
             None => {
                 out.extend_from_slice(b"],\n\"deliveries\":[");
                 self.any = false;

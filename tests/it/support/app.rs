@@ -82,6 +82,7 @@ pub const RETENTION: maintenance::Retention = maintenance::Retention {
     metrics: MetricsKept::DEFAULT,
     webhooks: DAY.saturating_mul(3),
     habits: DAY.saturating_mul(400),
+    user_events: DAY.saturating_mul(90),
     audit_log: None,
 };
 

@@ -68,7 +68,7 @@ pub fn of_run(plan: &Plan, at: Timestamp, home: Tz) -> Vec<CampaignPart> {
         When::Recipients { local, past } => {
             zones::groups(*local, *past, home, at).into_iter().map(|(at, zones)| (at, Some(zones))).collect()
         }
-        When::Now | When::At(_) | When::Cron(_) | When::After(_) => vec![(at, None)],
+        When::Now | When::At(_) | When::Cron(_) | When::After(_) | When::Trigger(_) => vec![(at, None)],
     };
     let is_in_time = |part: &CampaignPart| plan.expires_at.is_none_or(|end| part.due_at < end);
     let mut parts = Vec::new();
@@ -166,6 +166,12 @@ pub fn group_at(plan: &Plan, position: u16) -> CampaignGroup {
         Some(end) if position >= end => CampaignGroup::AfterTest,
         _ => CampaignGroup::Variant,
     }
+}
+
+/// Returns the index of the variant for a person at this position in ten-thousandths. `None`: the control group, or the rest
+/// after a test.
+pub fn variant_at(plan: &Plan, position: u16) -> Option<usize> {
+    shares(plan).iter().position(|share| (share.from..share.to).contains(&position))
 }
 
 /// Returns the share of each variant. Shares are consecutive, so no person gets two variants. The holdout comes first, and the

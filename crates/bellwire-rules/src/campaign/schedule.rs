@@ -6,6 +6,7 @@ use croner::parser::{CronParser, Seconds, Year};
 use croner::{Cron, Direction};
 use serde::{Deserialize, Serialize};
 
+use super::trigger::Trigger;
 use super::zones::Past;
 use crate::policy::calendar::moment;
 use bellwire_core::clock::Timestamp;
@@ -33,6 +34,8 @@ pub enum When {
     Cron(Recurrence),
     /// Seconds after the start of the followed campaign's last run.
     After(i64),
+    /// For one person after the other, because of events.
+    Trigger(Box<Trigger>),
 }
 
 /// A cron expression in a time zone.

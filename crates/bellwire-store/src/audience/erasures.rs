@@ -26,6 +26,7 @@ use crate::outcomes::ledger::closing::Closing;
 use crate::queue::caps;
 use crate::queue::stops::Stop;
 use crate::transactions::{self, begin_by_index};
+use crate::triggers::housekeeping;
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::id::{AppId, ErasureId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
@@ -296,7 +297,8 @@ async fn forget(
     let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
     caps::forget(&mut *conn, browser).await?;
-    engagement_stats::forget(conn, app, browser).await?;
+    engagement_stats::forget(&mut *conn, app, browser).await?;
+    housekeeping::forget(conn, app, browser, now).await?;
     Ok(webhook_requests)
 }
 
@@ -404,6 +406,7 @@ pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Time
         let user = Person::of_user(erasure.app, user_id);
         caps::forget(&mut *tx, user).await?;
         engagement_stats::forget(&mut tx, erasure.app, user).await?;
+        housekeeping::forget(&mut tx, erasure.app, user, now).await?;
         told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
     }
     let completed = fetch_one!(

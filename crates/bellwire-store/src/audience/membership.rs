@@ -11,13 +11,24 @@ use crate::connections::engine::{self, shard_column, shards_of};
 use crate::operations::retrying::retrying;
 use crate::outcomes::copy::Rows;
 use crate::transactions::begin;
+use crate::triggers::observing::observe_browser;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_core::permission::{BrowserRight, Join, RefusedField, Speaker};
+use bellwire_rules::campaign::trigger::Cause;
 use bellwire_vault::Vault;
 
+/// Result of setting topics.
+#[derive(Debug, Default)]
+pub(crate) struct TopicChange {
+    /// Values that were omitted.
+    pub refused: Vec<RefusedField>,
+    /// Names of topics that were joined.
+    pub joined: Vec<String>,
+}
+
 /// Sets the topics of a locked subscription to the wanted ones, as far as the caller may. `None` for `wanted` changes nothing.
-/// Returns the values that were omitted. `None`: the app would have too many topics.
+/// `None`: the app would have too many topics.
 ///
 /// A browser's list covers only topics that browsers may join: other topics are neither joined nor left.
 pub(crate) async fn set_topics(
@@ -26,9 +37,11 @@ pub(crate) async fn set_topics(
     row: &SubscriptionRow,
     wanted: &Changes,
     now: Timestamp,
-) -> Result<Option<Vec<RefusedField>>, sqlx::Error> {
+) -> Result<Option<TopicChange>, sqlx::Error> {
     let mut refused = wanted.left_out(row);
-    let (Some(names), by) = (&wanted.topics, &wanted.by) else { return Ok(Some(refused)) };
+    let (Some(names), by) = (&wanted.topics, &wanted.by) else {
+        return Ok(Some(TopicChange { refused, joined: Vec::new() }));
+    };
     let (there, missing) = topics::ensure(conn, app, names, by, now).await?;
     match by {
         Speaker::Server if !missing.is_empty() => return Ok(None),
@@ -38,15 +51,16 @@ pub(crate) async fn set_topics(
         _ => refused.extend(missing.into_iter().map(RefusedField::TopicUnknown)),
     }
     let (open, closed): (Vec<_>, Vec<_>) = there.into_iter().partition(|topic| by.may_join(topic.join));
-    let open: Vec<i32> = open.iter().map(|topic| topic.id).collect();
-    leave_all_but(conn, row.id, &open, by).await?;
-    join(conn, row.id, row.lane, &open, now).await?;
+    let ids: Vec<i32> = open.iter().map(|topic| topic.id).collect();
+    leave_all_but(conn, row.id, &ids, by).await?;
+    let joined = join(conn, row.id, row.lane, &ids, now).await?;
+    let joined = open.into_iter().filter(|topic| joined.contains(&topic.id)).map(|topic| topic.name).collect();
     if !closed.is_empty() {
         let inside = names_of(conn, row.id).await?;
         let outside = closed.into_iter().map(|topic| topic.name).filter(|name| !inside.contains(name));
         refused.extend(outside.map(RefusedField::TopicClosed));
     }
-    Ok(Some(refused))
+    Ok(Some(TopicChange { refused, joined }))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +93,9 @@ pub async fn set_membership(
                 return Ok(Membership::TooManyTopics);
             }
             let ids: Vec<i32> = there.iter().map(|topic| topic.id).collect();
-            join(&mut tx, row.id, row.lane, &ids, now).await?;
+            if !join(&mut tx, row.id, row.lane, &ids, now).await?.is_empty() {
+                observe_browser(&mut tx, app, &row, vec![Cause::Joined(topic.to_owned())], now).await?;
+            }
         } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
             leave(&mut tx, row.id, &[topic]).await?;
         }
@@ -89,23 +105,25 @@ pub async fn set_membership(
     .await
 }
 
-/// Adds an active subscription to topics. Its other topics stay.
+/// Adds an active subscription to topics. Its other topics stay. Returns those that it was not in.
 async fn join(
     conn: &mut PgConnection,
     id: SubscriptionId,
     lane: LaneId,
     topics: &[i32],
     now: Timestamp,
-) -> Result<(), sqlx::Error> {
+) -> Result<Vec<i32>, sqlx::Error> {
     let joined = query!(
         scalar,
         "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
          SELECT $1, $2, topic, $3, $5 FROM unnest($4::integer[]) AS topic ON CONFLICT DO NOTHING RETURNING topic",
         (id.shard(), id.0, lane.0, topics, now)
     );
+    let joined = joined.fetch_all(&mut *conn).await?;
     let mut difference = Difference::default();
-    joined.fetch_all(&mut *conn).await?.into_iter().for_each(|topic| difference.joined(topic, lane));
-    difference.write(conn).await
+    joined.iter().for_each(|topic| difference.joined(*topic, lane));
+    difference.write(conn).await?;
+    Ok(joined)
 }
 
 /// Adds new active subscriptions, each in its lane, to topics whose rows the transaction has locked.

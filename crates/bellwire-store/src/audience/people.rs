@@ -77,7 +77,7 @@ pub async fn page(
 ) -> sqlx::Result<Vec<Member>> {
     let Behind { lane, id: SubscriptionId(after) } = behind;
     let rows = match audience {
-        Audience::Subscriptions(ids) => fetch_all!(
+        Audience::Subscriptions(ids) | Audience::BrowsersOf(_, ids) => fetch_all!(
             pool,
             SubscriberRow,
             r#"

@@ -24,12 +24,14 @@ use crate::outcomes::ledger::closing::Closing;
 use crate::outcomes::ledger::prune::prune;
 use crate::outcomes::ledger::unsent::cancel_previous_users;
 use crate::transactions;
+use crate::triggers::observing::observe_browser;
 use crate::{audience::membership, audience::user_shards, queue::lanes, queue::policies};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::permission::{RefusedField, Speaker};
 use bellwire_core::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
+use bellwire_rules::campaign::trigger::Cause;
 use bellwire_rules::policy::PolicyLevel;
 use bellwire_vault::{ADDRESS, Purpose, Vault};
 
@@ -186,9 +188,14 @@ async fn register_within(
         }
         take_over(conn, vault, request.app, old, Heir { row: &row, is_known: !new }, now).await?;
     }
-    let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
+    let Some(topics) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Err(Unregistered::Refused(Registered::TooManyTopics));
     };
+    let subscribes = old.is_none() && row.since == now && known.is_some() != new;
+    let causes = subscribes.then_some(Cause::Subscribed).into_iter();
+    let causes = causes.chain(topics.joined.into_iter().map(Cause::Joined)).collect();
+    observe_browser(conn, request.app, &row, causes, now).await?;
+    let refused = topics.refused;
     if let Some((policy, by)) = request.policy {
         policies::set_subscription(&mut *conn, request.app, row.id, Some(policy)).await?;
         let target = format!("{}:{}", PolicyLevel::Subscription.name(), row.id);

@@ -224,7 +224,7 @@ pub async fn unknown_names(
 }
 
 /// Returns the subscriptions in each of these topics.
-async fn in_topics(
+pub(crate) async fn in_topics(
     conn: &mut PgConnection,
     app: AppId,
     names: &[String],

@@ -15,12 +15,14 @@ use crate::outcomes::ledger::closing::Closing;
 use crate::outcomes::ledger::unsent::{cancel_previous_users, cancel_subscription};
 use crate::queue::stops::{Stop, StopKind, stop_subscription};
 use crate::transactions::begin;
+use crate::triggers::observing::observe_browser;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::permission::RefusedField;
 use bellwire_core::subscription::{Consent, SubscriptionState};
+use bellwire_rules::campaign::trigger::Cause;
 use bellwire_vault::Vault;
 pub use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, is_signed, token};
 use row::{lock, read_all};
@@ -177,9 +179,12 @@ pub async fn change(
             return Ok(Changed::TooLarge);
         }
         write_details(&mut tx, app, &before, &mut row, now).await?;
-        let Some(refused) = set_topics(&mut tx, app, &row, wanted, now).await? else {
+        let Some(topics) = set_topics(&mut tx, app, &row, wanted, now).await? else {
             return Ok(Changed::TooManyTopics);
         };
+        let causes = topics.joined.into_iter().map(Cause::Joined).collect();
+        observe_browser(&mut tx, app, &row, causes, now).await?;
+        let refused = topics.refused;
         let names = names_of(&mut tx, row.id).await?;
         tx.commit().await?;
         Ok(Changed::Done(Box::new(row), names, refused))

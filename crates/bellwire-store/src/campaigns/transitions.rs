@@ -34,7 +34,8 @@ pub async fn turn(
     let has_begun = fetch_one!(
         &mut *conn,
         scalar,
-        r#"SELECT EXISTS (SELECT FROM campaign_parts WHERE campaign = $1 AND message IS NOT NULL) AS "has_begun!""#,
+        r#"SELECT EXISTS (SELECT FROM campaign_parts WHERE campaign = $1 AND message IS NOT NULL)
+               OR EXISTS (SELECT FROM messages WHERE campaign = $1) AS "has_begun!""#,
         (id.0)
     )?;
     let turn = row.state.after(order, has_begun);

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_vault::{
-    ADDRESS, Column, IDENTITY_SECRET, PASSWORD, PLAN, TEMPLATE, VAPID_PRIVATE, Vault, WEBHOOK_SECRET, WEBHOOK_URL,
+    ADDRESS, Column, IDENTITY_SECRET, PASSWORD, PLAN, PROPERTIES, TEMPLATE, VAPID_PRIVATE, Vault, WEBHOOK_SECRET,
+    WEBHOOK_URL,
 };
 
 /// Rows read per statement.
@@ -27,7 +28,7 @@ impl SealedColumn {
     }
 }
 
-pub const SEALED: [SealedColumn; 9] = [
+pub const SEALED: [SealedColumn; 10] = [
     SealedColumn { place: VAPID_PRIVATE, table: "vapid_keys", column: "private_key" },
     SealedColumn { place: IDENTITY_SECRET, table: "identity_keys", column: "secret" },
     SealedColumn { place: WEBHOOK_URL, table: "webhooks", column: "url" },
@@ -36,6 +37,7 @@ pub const SEALED: [SealedColumn; 9] = [
     SealedColumn { place: PASSWORD, table: "teammates", column: "password_sealed" },
     SealedColumn { place: TEMPLATE, table: "templates", column: "content" },
     SealedColumn { place: PLAN, table: "campaigns", column: "plan" },
+    SealedColumn { place: PROPERTIES, table: "user_events", column: "properties" },
     SealedColumn { place: ADDRESS, table: "subscriptions", column: "address" },
 ];
 

@@ -257,7 +257,7 @@ async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(engagement_stats::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
 }
 
-/// Deletes dead letters with their actions, events, stream rows, and stored responses.
+/// Deletes dead letters with their actions, events, stream rows, stored responses, and events of users with their effects.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let letters = delete_of!("dead_letters", app);
@@ -265,11 +265,15 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let events = delete_of!("events", app);
     let told = delete_of!("stream_events", app);
     let answers = delete_of!("idempotency_keys", app);
+    let user_events = delete_of!("user_events", app);
+    let entries = delete_of!("trigger_entries", app);
     execute!(&mut *tx, "SET LOCAL bellwire.dead_letter_retention = 'on'")?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()
         + told.execute(&mut *tx).await?.rows_affected()
+        + user_events.execute(&mut *tx).await?.rows_affected()
+        + entries.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
@@ -280,6 +284,11 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = transactions::begin(pool).await?;
     webhooks::remove_all(&mut tx, app).await?;
+    execute!(
+        &mut *tx,
+        "DELETE FROM trigger_counts WHERE campaign IN (SELECT id FROM campaigns WHERE app = $1)",
+        (app.0)
+    )?;
     execute!(&mut *tx, "DELETE FROM campaigns WHERE app = $1", (app.0))?;
     execute!(&mut *tx, "DELETE FROM diagnoses WHERE app = $1", (app.0))?;
     execute!(&mut *tx, "DELETE FROM withdrawals WHERE app = $1", (app.0))?;

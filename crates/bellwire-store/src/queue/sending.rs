@@ -240,12 +240,15 @@ async fn resolve(
     audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
     now: Timestamp,
 ) -> Result<Vec<ResolvedAudience>, sqlx::Error> {
-    let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
+    let to_find = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users_to_find()?)));
+    let groups: Vec<(AppId, &[String])> = to_find.collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
     let mut resolved = Vec::new();
     for (app, audience, way) in audiences {
         resolved.push(match audience {
-            Audience::Subscriptions(ids) => ResolvedAudience::new(ResolvedReach::Rows(ids.clone())),
+            Audience::Subscriptions(ids) | Audience::BrowsersOf(_, ids) => {
+                ResolvedAudience::new(ResolvedReach::Rows(ids.clone()))
+            }
             Audience::Users(_) => found.next().expect("one for each group of users"),
             Audience::Topic { name, may_be_missing } => {
                 let (topic, lacks_topic) = match way {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::AHEAD_MAX;
+use super::trigger::UnlessBody;
 use crate::api::http::problem::Faults;
 use crate::api::messages::send_at;
 use bellwire_core::clock::Timestamp;
@@ -27,7 +28,7 @@ named! {
     }
 }
 
-/// Schedule of a campaign: once (`at`) or recurring (`cron`).
+/// Schedule of a campaign: once (`at`), recurring (`cron`), or for one person after the other (`on`).
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignSchedule)]
@@ -35,21 +36,40 @@ pub(crate) struct ScheduleBody {
     /// RFC 3339 time with an offset, or a local time together with `timezone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 40)]
-    at: Option<String>,
+    pub(super) at: Option<String>,
     /// Cron expression of five fields, in `timezone`, with at least five minutes between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
-    cron: Option<String>,
+    pub(super) cron: Option<String>,
     /// IANA time zone. With `at`, also `recipient`: the time zone of each recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
-    timezone: Option<String>,
+    pub(super) timezone: Option<String>,
     /// With `recipient`: when to send to recipients whose local time is already past at the start. By default `tomorrow`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    past: Option<Past>,
+    pub(super) past: Option<Past>,
     /// Time of day of each recipient. By default `campaign`: the scheduled time. `best` cannot be combined with `recipient`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hour: Option<Hour>,
+    /// What lets a person enter: `subscribed`, `joined:` and a topic, or `event:` and a name. The message goes to that person alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 140)]
+    on: Option<String>,
+    /// With `event:`, condition on the properties of the event in the segment language, such as `total >= 50`.
+    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub(super) filter: Option<String>,
+    /// With `on`, time from the event to the message, such as `30m`, up to `90d`. By default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 10)]
+    pub(super) after: Option<String>,
+    /// With `on`, events that end the wait: `event:` and a name, or up to five of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unless: Option<UnlessBody>,
+    /// With `on`, limit of messages to one person: `once`, or `once per` and a span such as `7d`. By default no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 20)]
+    pub(super) at_most: Option<String>,
 }
 
 /// Faults of a schedule: the wrong member, and the rule.
@@ -62,6 +82,10 @@ impl ScheduleBody {
 
     /// Returns the checked schedule, or adds all its faults.
     pub(super) fn check(&self, now: Timestamp, faults: &mut Faults) -> Option<When> {
+        if let Some(on) = &self.on {
+            return self.trigger(on, faults).map(|trigger| When::Trigger(Box::new(trigger)));
+        }
+        self.refuse_trigger(faults);
         if self.past.is_some() && !self.is_by_recipient() {
             faults.refuse("/schedule/past", "is for the timezone `recipient` only");
         }
@@ -69,7 +93,7 @@ impl ScheduleBody {
             (Some(at), None) if self.is_by_recipient() => self.by_recipient(at, now),
             (Some(at), None) => self.once(at, now),
             (None, Some(cron)) => self.recurring(cron, now),
-            (None, None) | (Some(_), Some(_)) => Err(vec![("", "must have exactly one of `at`, `cron`".into())]),
+            (None, None) | (Some(_), Some(_)) => Err(vec![("", "must have exactly one of `at`, `cron`, `on`".into())]),
         };
         let mut refuse = |(member, detail): (&str, String)| faults.refuse(format!("/schedule{member}"), detail);
         when.map_err(|all| all.into_iter().for_each(&mut refuse)).ok()

@@ -60,6 +60,8 @@ impl NewMessage {
 pub enum Audience {
     Subscriptions(Vec<SubscriptionId>),
     Users(Vec<String>),
+    /// These browsers, as far as they belong to these users when the message is stored.
+    BrowsersOf(Vec<String>, Vec<SubscriptionId>),
     Topic {
         name: String,
         /// Whether a missing topic is allowed, because browsers may create it by joining.
@@ -102,12 +104,20 @@ pub(crate) enum ResolvedReach {
 
 impl Audience {
     pub fn is_named(&self) -> bool {
-        matches!(self, Self::Subscriptions(_) | Self::Users(_))
+        matches!(self, Self::Subscriptions(_) | Self::Users(_) | Self::BrowsersOf(..))
     }
 
-    /// Returns the users that it names, if any.
-    pub(super) fn users(&self) -> Option<&[String]> {
+    /// Returns the users whose browsers are the recipients, if any.
+    pub(super) fn users_to_find(&self) -> Option<&[String]> {
         if let Self::Users(users) = self { Some(users) } else { None }
+    }
+
+    /// Returns the users that recipients must belong to, if any.
+    pub(super) fn users(&self) -> Option<&[String]> {
+        match self {
+            Self::Users(users) | Self::BrowsersOf(users, _) => Some(users),
+            Self::Subscriptions(_) | Self::Topic { .. } | Self::All => None,
+        }
     }
 }
 

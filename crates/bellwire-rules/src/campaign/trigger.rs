@@ -1,0 +1,178 @@
+//! Triggers: events that let one person enter a campaign, and events that end the wait for its message.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
+
+use super::plan::FollowCondition;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::CampaignId;
+use bellwire_segment::Expression;
+
+/// Age of an event beyond which it lets nobody enter, so that a history can be reported without sending.
+pub const ENTERS_FOR: TimeDelta = TimeDelta::days(1);
+/// Maximum characters of an event's name.
+pub const EVENT_NAME_MAX: usize = 64;
+
+/// Whether a text is the name of an event: 1 to 64 ASCII letters, digits, `_`, `-` or `.`.
+pub fn is_event_name(text: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    (1..=EVENT_NAME_MAX).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
+/// What lets a person enter a trigger.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// A browser subscribed.
+    Subscribed,
+    /// A browser joined this topic.
+    Joined(String),
+    /// The site reported an event with this name.
+    Event(String),
+    /// A message of this campaign was sent.
+    Sent(CampaignId),
+}
+
+impl Cause {
+    /// Returns the name of the event, if it is one that the site reports.
+    pub fn event(&self) -> Option<&str> {
+        if let Self::Event(name) = self { Some(name) } else { None }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Subscribed => f.write_str("subscribed"),
+            Self::Joined(topic) => write!(f, "joined:{topic}"),
+            Self::Event(name) => write!(f, "event:{name}"),
+            Self::Sent(campaign) => write!(f, "sent:{campaign}"),
+        }
+    }
+}
+
+/// Reason for which a text is no cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoCause;
+
+impl FromStr for Cause {
+    type Err = NoCause;
+
+    fn from_str(text: &str) -> Result<Self, NoCause> {
+        match text.split_once(':') {
+            None if text == "subscribed" => Ok(Self::Subscribed),
+            Some(("joined", topic)) if !topic.is_empty() => Ok(Self::Joined(topic.to_owned())),
+            Some(("event", name)) if is_event_name(name) => Ok(Self::Event(name.to_owned())),
+            Some(("sent", campaign)) => campaign.parse().map(Self::Sent).map_err(|_| NoCause),
+            _ => Err(NoCause),
+        }
+    }
+}
+
+impl Serialize for Cause {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cause {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(|_| serde::de::Error::custom("no cause"))
+    }
+}
+
+/// Rule by which people enter a campaign one by one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// What lets a person enter.
+    pub on: Cause,
+    /// Condition on the properties of the event. `None`: any event.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Expression>,
+    /// Seconds from the event to the message.
+    pub after_s: i64,
+    /// Names of events that end the wait.
+    pub unless: Vec<String>,
+    /// Limit of messages to one person. `None`: no limit.
+    pub at_most: Option<AtMost>,
+    /// Reaction to the followed message that people lack. `None`: not a follow-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub did_not: Option<FollowCondition>,
+}
+
+/// Limit of messages that one person gets from a trigger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtMost {
+    /// One message, ever.
+    Once,
+    /// One message within this many seconds.
+    OncePer(i64),
+}
+
+impl AtMost {
+    /// Returns the end of the time in which no other message follows one of this time. `None`: it never ends.
+    pub fn until(self, sent_at: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Once => None,
+            Self::OncePer(seconds) => sent_at.checked_add_signed(TimeDelta::seconds(seconds)),
+        }
+    }
+
+    fn allows(self, sent_at: Timestamp, at: Timestamp) -> bool {
+        self.until(sent_at).is_some_and(|until| until <= at)
+    }
+}
+
+/// A person's row in a trigger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EntryState {
+    /// Time of the event, if the person waits for a message.
+    pub waits_since: Option<Timestamp>,
+    /// Time of the last message to the person.
+    pub sent_at: Option<Timestamp>,
+}
+
+/// Result of an event for a person who may enter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entering {
+    /// The person waits until this time.
+    Until(Timestamp),
+    /// An event that ends the wait came first. It was reported earlier.
+    Cancelled,
+    /// The person waits already.
+    Waits,
+    /// The person had a message too recently.
+    Limited,
+    /// The event is older than [`ENTERS_FOR`].
+    Old,
+}
+
+impl Trigger {
+    /// Returns the result of an event that lets a person enter. `ended_at`: time of the person's last event that ends a wait.
+    pub fn enter(&self, entry: EntryState, at: Timestamp, ended_at: Option<Timestamp>, now: Timestamp) -> Entering {
+        let is_limited = |sent_at| self.at_most.is_some_and(|at_most| !at_most.allows(sent_at, at));
+        if at < now - ENTERS_FOR {
+            Entering::Old
+        } else if entry.waits_since.is_some() {
+            Entering::Waits
+        } else if entry.sent_at.is_some_and(is_limited) {
+            Entering::Limited
+        } else if ended_at.is_some_and(|ended_at| ended_at > at) {
+            Entering::Cancelled
+        } else {
+            Entering::Until(at + TimeDelta::seconds(self.after_s))
+        }
+    }
+
+    /// Whether an event with this name ends the wait of a person who entered at `since`.
+    pub fn ends(&self, name: &str, at: Timestamp, since: Timestamp) -> bool {
+        at >= since && self.unless.iter().any(|unless| unless == name)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/crates/rules/unit/campaign/trigger.rs"]
+mod tests;

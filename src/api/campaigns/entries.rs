@@ -1,0 +1,78 @@
+//! `GET /v1/apps/{app}/trigger-entries`: the messages that a person waits for.
+
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::api::ApiState;
+use crate::api::http::auth::{MayRead, Server};
+use crate::api::http::extract::{Query, USER_ID_RULE, is_user_id};
+use crate::api::http::paging::Page;
+use crate::api::http::problem::Problem;
+use bellwire_core::id::{CampaignId, SubscriptionId};
+use bellwire_core::person::Person;
+use bellwire_store::triggers::due::{self, ShownEntry};
+use bellwire_store::triggers::user_events;
+
+/// Maximum entries in a response: more triggers than an app has.
+pub(crate) const ENTRIES_MAX: i64 = 1_000;
+
+/// A person whose entries are listed: exactly one of `user` and `subscription`.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EntryQuery {
+    /// `user_id` of a user.
+    #[param(min_length = 1, max_length = 255)]
+    user: Option<String>,
+    /// Id of a browser's subscription. If it has a user, those of the user are included.
+    subscription: Option<SubscriptionId>,
+}
+
+/// A message that a person waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TriggerEntry {
+    /// Campaign of the message.
+    campaign: CampaignId,
+    /// Slug of the campaign.
+    slug: String,
+    /// Time at which the message is sent, unless an event ends the wait.
+    due_at: DateTime<Utc>,
+    /// Time of the event that let the person enter.
+    caused_at: DateTime<Utc>,
+    /// That event: `subscribed`, `joined:` and a topic, `event:` and a name, or `sent:` and a campaign's id.
+    cause: String,
+}
+
+impl From<ShownEntry> for TriggerEntry {
+    fn from(it: ShownEntry) -> Self {
+        let ShownEntry { campaign, slug, due_at, caused_at, cause } = it;
+        Self { campaign, slug, due_at, caused_at, cause }
+    }
+}
+
+/// Lists the messages that a person waits for because of events, the next one first.
+#[utoipa::path(get, path = "/v1/apps/{app}/trigger-entries", tag = "Campaigns", params(EntryQuery),
+    responses((status = 200, body = Page<TriggerEntry>)))]
+pub(crate) async fn list_entries(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    Query(EntryQuery { user, subscription }): Query<EntryQuery>,
+) -> Result<axum::Json<Page<TriggerEntry>>, Problem> {
+    let app = server.app.id;
+    let people: Vec<Uuid> = match (user, subscription) {
+        (Some(user), None) if is_user_id(&user) => vec![Person::of_user(app, &user).id()],
+        (Some(_), None) => return Err(Problem::invalid_parameter("user", USER_ID_RULE)),
+        (None, Some(id)) => {
+            let browser = user_events::browsers(&state.pool, app, &[id]).await?.remove(&id);
+            let (user, origin) = browser.ok_or_else(|| Problem::not_found("subscription"))?;
+            let user = user.map(|user| Person::of_user(app, &user).id());
+            user.into_iter().chain([origin.0]).collect()
+        }
+        _ => return Err(Problem::invalid_parameter("user", "must be set, or else `subscription`")),
+    };
+    let rows = due::of_person(&state.pool, app, &people, ENTRIES_MAX).await?;
+    Ok(axum::Json(Page::complete(rows.into_iter().map(TriggerEntry::from).collect())))
+}

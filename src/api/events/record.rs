@@ -1,0 +1,226 @@
+//! `POST /v1/apps/{app}/events` and `…/subscriptions/{subscription}/events`: what users do, as the site reports it. Events let people
+//! enter triggers, or end their wait.
+
+use axum::extract::{FromRequest as _, Request, State};
+use axum::http::StatusCode;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use uuid::Uuid;
+
+use crate::api::ApiState;
+use crate::api::http::auth::{MaySend, RegistrationCaller, Server};
+use crate::api::http::draft::Draft;
+use crate::api::http::extract::{BodyLimit, PathId, USER_ID_RULE, is_user_id};
+use crate::api::http::problem::{Faults, Problem};
+use crate::api::http::routes::routes;
+use crate::api::subscriptions::response::unknown;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_core::permission::BrowserRight;
+use bellwire_core::request_time;
+use bellwire_rules::campaign::trigger::is_event_name;
+use bellwire_store::audience::aliases;
+use bellwire_store::operations::retrying::retrying;
+use bellwire_store::triggers::user_events::{self, NewEvent};
+
+/// Routes that browsers may call, too.
+pub(in crate::api) fn public_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(track))
+}
+
+const EVENTS_MAX: usize = 1_000;
+/// Size limit of a batch's body, as a multiple of the limit of other requests.
+const BODY_FACTOR: usize = 8;
+/// Maximum bytes of an event's properties, as JSON.
+const PROPERTIES_MAX: usize = 2_048;
+/// Maximum age of a reported event.
+const AGE_MAX: TimeDelta = TimeDelta::days(365);
+/// Time by which the clock of a sender may be ahead.
+const AHEAD_MAX: TimeDelta = TimeDelta::minutes(5);
+const ID_RULE: &str = "must be 1 to 64 printable ASCII characters";
+pub(in crate::api) const EVENT_NAME_RULE: &str = "must be 1 to 64 letters, digits, `_`, `-` or `.`";
+
+/// Events of users, oldest first.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UserEventBatch {
+    /// 1 to 1,000 events.
+    #[schema(min_items = 1, max_items = 1000)]
+    events: Vec<UserEvent>,
+}
+
+/// Something that a user did.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UserEvent {
+    /// Sender's id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id.
+    #[schema(min_length = 1, max_length = 64)]
+    id: Option<String>,
+    /// Kind of event, such as `cart_added`: 1 to 64 letters, digits, `_`, `-` or `.`.
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    /// User of the event, by the site's id. Exactly one of `user_id` and `subscription`.
+    #[schema(min_length = 1, max_length = 255)]
+    user_id: Option<String>,
+    /// Browser of the event. If it has a user, the event is that user's.
+    subscription: Option<SubscriptionId>,
+    /// Time of the event, at most one year ago. By default now. An event older than a day lets nobody enter a trigger.
+    #[serde(default, deserialize_with = "request_time::optional")]
+    at: Option<DateTime<Utc>>,
+    /// Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON.
+    properties: Option<Map<String, Value>>,
+}
+
+/// Result of reporting events.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UserEventsResponse {
+    /// Number of new events.
+    recorded: usize,
+    /// Number of events whose id was known.
+    repeated: usize,
+}
+
+/// Reports events of users: up to 1,000, oldest first. They let people enter the campaigns that they trigger, or end the wait for
+/// their messages, before the response. Either all events are stored, or none. A batch may be repeated if its events have ids.
+#[utoipa::path(post, path = "/v1/apps/{app}/events", tag = "Events", request_body = UserEventBatch,
+    responses((status = 200, body = UserEventsResponse)))]
+pub(crate) async fn record(
+    server: Server<MaySend>,
+    State(state): State<ApiState>,
+    mut request: Request,
+) -> Result<axum::Json<UserEventsResponse>, Problem> {
+    request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
+    let Draft(batch, mut faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let n = batch.events.len();
+    faults.require((1..=EVENTS_MAX).contains(&n), "/events", "must hold 1 to 1000 events");
+    for (place, event) in batch.events.iter().enumerate().take(EVENTS_MAX) {
+        event.check(&format!("/events/{place}"), now, &mut faults);
+    }
+    let named: Vec<SubscriptionId> = batch.events.iter().take(EVENTS_MAX).filter_map(|it| it.subscription).collect();
+    let browsers = user_events::browsers(&state.pool, app, &named).await?;
+    for (place, event) in batch.events.iter().enumerate().take(EVENTS_MAX) {
+        let is_known = event.subscription.is_none_or(|id| browsers.contains_key(&id));
+        faults.require(is_known, &format!("/events/{place}/subscription"), "names no active subscription of this app");
+    }
+    faults.finish()?;
+    let new: Vec<(Uuid, NewEvent)> = batch
+        .events
+        .into_iter()
+        .map(|event| {
+            let browser = event.subscription.and_then(|id| Some((id, browsers.get(&id)?)));
+            let user = browser.and_then(|(_, (user, _))| user.clone());
+            event.into_new(user, browser.map(|(id, (_, origin))| (id, *origin)), &state, now)
+        })
+        .collect();
+    let recorded = store(&state, app, &new, now).await?;
+    Ok(axum::Json(UserEventsResponse { recorded, repeated: n - recorded }))
+}
+
+impl UserEvent {
+    fn check(&self, place: &str, now: Timestamp, faults: &mut Faults) {
+        check_event(place, (self.id.as_deref(), &self.name, self.properties.as_ref()), faults);
+        let is_one = self.user_id.is_some() != self.subscription.is_some();
+        faults.require(is_one, place, "must have exactly one of `user_id`, `subscription`");
+        let is_id = self.user_id.as_deref().is_none_or(is_user_id);
+        faults.require(is_id, &format!("{place}/user_id"), USER_ID_RULE);
+        let is_in_range = self.at.is_none_or(|at| at <= now + AHEAD_MAX && at >= now - AGE_MAX);
+        faults.require(is_in_range, &format!("{place}/at"), "must be at most one year ago, and not in the future");
+    }
+
+    fn into_new(
+        self,
+        user: Option<String>,
+        browser: Option<(SubscriptionId, SubscriptionId)>,
+        state: &ApiState,
+        now: Timestamp,
+    ) -> (Uuid, NewEvent) {
+        let id = state.clock.uuid();
+        let event = NewEvent {
+            event: self.id.unwrap_or_else(|| id.to_string()),
+            name: self.name,
+            at: self.at.unwrap_or(now).min(now),
+            user: self.user_id.or(user),
+            browser,
+            properties: self.properties,
+        };
+        (id, event)
+    }
+}
+
+fn check_event(
+    place: &str,
+    (id, name, properties): (Option<&str>, &str, Option<&Map<String, Value>>),
+    faults: &mut Faults,
+) {
+    let is_id = |id: &str| (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+    faults.require(id.is_none_or(is_id), &format!("{place}/id"), ID_RULE);
+    faults.require(is_event_name(name), &format!("{place}/name"), EVENT_NAME_RULE);
+    let size = properties.map_or(0, |it| serde_json::to_vec(it).map_or(usize::MAX, |json| json.len()));
+    let fits = size <= PROPERTIES_MAX;
+    faults.require(fits, &format!("{place}/properties"), "must be at most 2048 octets of JSON");
+}
+
+async fn store(state: &ApiState, app: AppId, new: &[(Uuid, NewEvent)], now: Timestamp) -> Result<usize, Problem> {
+    let recorded = retrying(|| async {
+        let mut tx = state.begin().await?;
+        let n = user_events::record(&mut tx, &state.vault, app, new, now).await?;
+        tx.commit().await.map(|()| n)
+    });
+    Ok(recorded.await?)
+}
+
+/// Something that the user of a browser did.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrackedEvent {
+    /// Id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id.
+    #[schema(min_length = 1, max_length = 64)]
+    id: Option<String>,
+    /// Kind of event, such as `cart_added`: 1 to 64 letters, digits, `_`, `-` or `.`.
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    /// Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON.
+    properties: Option<Map<String, Value>>,
+}
+
+/// Reports an event of a browser, by its page. Browsers need the app's permission `track_events`, and the subscription's token, so they
+/// report only their own events. If the browser has a user, the event is that user's. 409 if the subscription is not active.
+#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/events", tag = "Events",
+    request_body = TrackedEvent, responses((status = 204)))]
+pub(crate) async fn track(
+    client: RegistrationCaller<MaySend>,
+    State(state): State<ApiState>,
+    PathId(id): PathId<SubscriptionId>,
+    Draft(event, mut faults, _): Draft<TrackedEvent>,
+) -> Result<StatusCode, Problem> {
+    client.must_show_something()?;
+    if !client.speaker().may(BrowserRight::TrackEvents) {
+        return Err(Problem::forbidden(
+            "Browsers of this app may not report events: it lacks `track_events` in `browsers_may`.",
+        ));
+    }
+    let (app, now) = (client.app.id, state.clock.now());
+    check_event("", (event.id.as_deref(), &event.name, event.properties.as_ref()), &mut faults);
+    faults.finish()?;
+    let mut tx = state.begin().await?;
+    let row = aliases::lock_current(&mut tx, &state.vault, app, id, client.right()).await?.ok_or_else(unknown)?;
+    tx.rollback().await?;
+    let browsers = user_events::browsers(&state.pool, app, &[row.id]).await?;
+    let Some((user, origin)) = browsers.get(&row.id) else { return Err(unknown()) };
+    let event = UserEvent {
+        // Ids of browsers never meet those of the site's servers.
+        id: event.id.map(|id| format!("{}.{id}", &row.id.0.simple().to_string()[12..])),
+        name: event.name,
+        user_id: user.clone(),
+        subscription: Some(row.id),
+        at: None,
+        properties: event.properties,
+    };
+    let new = event.into_new(None, Some((row.id, *origin)), &state, now);
+    store(&state, app, &[new], now).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,320 @@
+//! Sends the messages of triggers: each entry that is due becomes a message to one person. A step is a transaction on the
+//! entries of one campaign: they end, their messages are stored, and follow-ups begin to wait, together.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use chrono_tz::Tz;
+use serde_json::{Map, Value, json};
+use sqlx::{PgConnection, PgPool};
+use tracing::{error, warn};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::campaigns::open_plan;
+use bellwire_core::clock::{Clock, Timestamp, derived_uuid_of, uuid_of};
+use bellwire_core::id::{CampaignId, MessageId, SubscriptionId};
+use bellwire_core::template::MessageContent;
+use bellwire_dispatch::idle::Rest;
+use bellwire_rules::campaign::parts;
+use bellwire_rules::campaign::plan::{Pace, Plan, PlannedMessage};
+use bellwire_rules::campaign::trigger::Cause;
+use bellwire_rules::policy::calendar;
+use bellwire_segment::{OwnHour, SLOTS, part_of};
+use bellwire_store::operations::retrying::is_collision;
+use bellwire_store::queue::sending::{self, Addressed, Audience, NewMessage};
+use bellwire_store::transactions::begin;
+use bellwire_store::triggers::counts::{self, EntryCounts};
+use bellwire_store::triggers::due::{self, DueEntry, LockedTrigger};
+use bellwire_store::triggers::observing::{Observed, observe};
+use bellwire_store::triggers::recipients;
+use bellwire_vault::{CONTENT, Vault};
+
+/// Maximum entries of one transaction. While it runs, events of the same people wait.
+const AT_ONCE: i64 = 200;
+/// Interval of looks at the next due entry while triggers run.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Interval of looks while no trigger runs.
+const IDLE_EVERY: Duration = Duration::from_secs(2);
+
+pub(crate) async fn send_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
+    loop {
+        let wait = match send_due(&pool, &vault, &clock).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                warn!(%error, "entries of triggers could not be sent; it is tried again");
+                IDLE_EVERY
+            }
+        };
+        rest.pause(LOOK_EVERY, wait).await;
+    }
+}
+
+/// Sends all that is due. Returns the time until the next look.
+pub async fn send_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<Duration> {
+    let running = due::running(pool).await?;
+    let is_due = |next_at: Option<Timestamp>| next_at.is_some_and(|at| at <= clock.now());
+    for trigger in running.iter().filter(|trigger| is_due(trigger.next_at)) {
+        while step(pool, vault, trigger.campaign, clock.now()).await? {}
+    }
+    Ok(if running.is_empty() { IDLE_EVERY } else { LOOK_EVERY })
+}
+
+/// Sends some due entries of a campaign. Returns whether there may be more.
+async fn step(pool: &PgPool, vault: &Vault, campaign: CampaignId, now: Timestamp) -> sqlx::Result<bool> {
+    let mut tx = begin(pool).await?;
+    let Some(trigger) = due::lock(&mut tx, campaign).await? else { return Ok(false) };
+    let Some(plan) = open_plan(vault, campaign, &trigger.plan) else {
+        error!(%campaign, "the plan of a campaign cannot be opened; its entries wait");
+        return Ok(false);
+    };
+    let limit = allowed(&plan, trigger.paced_at, now);
+    let entries = due::entries(&mut tx, &trigger, limit, now).await?;
+    let n = entries.len();
+    if n == 0 {
+        return Ok(false);
+    }
+    let run = Run { vault, trigger: &trigger, plan: &plan, now };
+    match run.send(&mut tx, entries).await {
+        Ok(()) => tx.commit().await?,
+        // The next look tries again.
+        Err(error) if is_collision(&error) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    Ok(n as i64 == limit && plan.pace.is_none())
+}
+
+/// Returns the maximum number of entries to send now, at the campaign's rate.
+fn allowed(plan: &Plan, paced_at: Option<Timestamp>, now: Timestamp) -> i64 {
+    let Some(Pace::PerMinute(per_minute)) = plan.pace else { return AT_ONCE };
+    let since = paced_at.unwrap_or(now).max(now - TimeDelta::seconds(1));
+    let fitting = (now - since).num_milliseconds().max(0) * i64::from(per_minute) / 60_000 + 1;
+    fitting.min(AT_ONCE)
+}
+
+/// One transaction on due entries of a campaign.
+struct Run<'a> {
+    vault: &'a Vault,
+    trigger: &'a LockedTrigger,
+    plan: &'a Plan,
+    now: Timestamp,
+}
+
+/// An entry with the index of its variant.
+type Assigned = (DueEntry, usize);
+
+impl Run<'_> {
+    async fn send(&self, conn: &mut PgConnection, entries: Vec<DueEntry>) -> sqlx::Result<()> {
+        let mut counts = EntryCounts::default();
+        let mut ended: Vec<Uuid> = Vec::new();
+        let mut assigned = Vec::new();
+        for entry in entries {
+            match self.variant_of(&entry) {
+                None => {
+                    counts.held_out += 1;
+                    ended.push(entry.person);
+                }
+                Some(variant) if self.is_late(&entry, variant) => {
+                    counts.expired += 1;
+                    ended.push(entry.person);
+                }
+                Some(variant) => assigned.push((entry, variant)),
+            }
+        }
+        let assigned = self.at_own_hours(conn, assigned).await?;
+        let (mut letters, mut sent) = (Vec::new(), Vec::new());
+        for ((entry, variant), browsers) in self.with_recipients(conn, assigned).await? {
+            if browsers.is_empty() {
+                counts.excluded += 1;
+                ended.push(entry.person);
+                continue;
+            }
+            letters.push(self.letter(&entry, variant, browsers));
+            sent.push((entry, variant));
+        }
+        counts.sent = sent.len() as i64;
+        self.store(conn, &letters, &sent).await?;
+        let people: Vec<Uuid> = sent.iter().map(|(entry, _)| entry.person).collect();
+        due::finish(conn, self.trigger, &people, &ended, self.now).await?;
+        if let Some(Pace::PerMinute(per_minute)) = self.plan.pace {
+            let each = TimeDelta::milliseconds(60_000 / i64::from(per_minute.max(1)));
+            let since = self.trigger.paced_at.unwrap_or(self.now).max(self.now - TimeDelta::seconds(1));
+            let taken = i32::try_from(people.len() + ended.len()).unwrap_or(i32::MAX);
+            due::pace(conn, self.trigger.campaign, since.max(self.now - each) + each * taken).await?;
+        }
+        counts::add(conn, &BTreeMap::from([(self.trigger.campaign, counts)]), self.now).await?;
+        self.follow_up(conn, &letters, &sent).await
+    }
+
+    /// Returns the index of a person's variant. `None`: the person is in the control group.
+    fn variant_of(&self, entry: &DueEntry) -> Option<usize> {
+        let position = part_of(&self.trigger.campaign.to_string(), recipients::share_of(entry));
+        parts::variant_at(self.plan, position)
+    }
+
+    fn is_late(&self, entry: &DueEntry, variant: usize) -> bool {
+        self.now > entry.due_at + TimeDelta::seconds(self.plan.variants[variant].body.ttl_s.into()).max(LATE_MIN)
+    }
+
+    /// Moves entries of variants at own hours to these hours. Returns the others.
+    async fn at_own_hours(&self, conn: &mut PgConnection, entries: Vec<Assigned>) -> sqlx::Result<Vec<Assigned>> {
+        let waits = |(entry, variant): &Assigned| self.plan.variants[*variant].at_own_hour && !entry.postponed;
+        let (waiting, mut due): (Vec<_>, Vec<_>) = entries.into_iter().partition(waits);
+        if waiting.is_empty() {
+            return Ok(due);
+        }
+        let (app, home) = (self.trigger.app, calendar::zone(&self.trigger.timezone).unwrap_or(Tz::UTC));
+        let only: Vec<DueEntry> = waiting.iter().map(|(entry, _)| entry.clone()).collect();
+        let browsers = recipients::browsers(conn, self.vault, app, &only).await?;
+        let first: Vec<Option<SubscriptionId>> = browsers.iter().map(|ids| ids.first().copied()).collect();
+        let people = only.iter().zip(&first).filter_map(|(entry, id)| Some(((*id)?, recipients::person(app, entry))));
+        let habits = recipients::habits(conn, app, &people.collect::<Vec<_>>()).await?;
+        let mut postponed = Vec::new();
+        for ((entry, variant), id) in waiting.into_iter().zip(first) {
+            let known = id.and_then(|id| habits.get(&id));
+            let slot = known.map_or(0, |(habits, zone)| {
+                let own = |slot| OwnHour { from: self.now, slot, home };
+                let best = habits.own_hour_at(own(0).as_of());
+                (0..SLOTS).find(|slot| own(*slot).holds(best, zone.as_deref())).unwrap_or(0)
+            });
+            match slot {
+                0 => due.push((entry, variant)),
+                slot => postponed.push((entry.person, self.now + TimeDelta::hours(slot.into()))),
+            }
+        }
+        due::postpone(conn, self.trigger.campaign, &postponed).await?;
+        Ok(due)
+    }
+
+    /// Returns the browsers of each entry that its campaign's audience contains.
+    async fn with_recipients(
+        &self,
+        conn: &mut PgConnection,
+        entries: Vec<Assigned>,
+    ) -> sqlx::Result<Vec<(Assigned, Vec<SubscriptionId>)>> {
+        let app = self.trigger.app;
+        let only: Vec<DueEntry> = entries.iter().map(|(entry, _)| entry.clone()).collect();
+        let mut browsers = recipients::browsers(conn, self.vault, app, &only).await?;
+        for (place, variant) in self.plan.variants.iter().enumerate() {
+            let of_variant = || entries.iter().zip(&browsers).filter(|((_, variant), _)| *variant == place);
+            let ids: Vec<SubscriptionId> = of_variant().flat_map(|(_, ids)| ids).copied().collect();
+            if ids.is_empty() {
+                continue;
+            }
+            let audience = (&variant.body.audience, variant.body.filter.as_ref());
+            let within = recipients::in_audience(conn, app, audience, &ids, self.now).await?;
+            for (_, ids) in entries.iter().zip(&mut browsers).filter(|((_, variant), _)| *variant == place) {
+                ids.retain(|id| within.contains(id));
+            }
+        }
+        let reacted = self.with_reaction(conn, &entries).await?;
+        for ((entry, _), ids) in entries.iter().zip(&mut browsers) {
+            if entry.follows.is_some_and(|message| reacted.contains(&message)) {
+                ids.clear();
+            }
+        }
+        Ok(entries.into_iter().zip(browsers).collect())
+    }
+
+    /// Returns the followed messages to which their recipients have reacted.
+    async fn with_reaction(&self, conn: &mut PgConnection, entries: &[Assigned]) -> sqlx::Result<HashSet<MessageId>> {
+        let followed: Vec<MessageId> = entries.iter().filter_map(|(entry, _)| entry.follows).collect();
+        match self.trigger.rule.did_not {
+            Some(reaction) if !followed.is_empty() => recipients::with_reaction(conn, &followed, reaction).await,
+            _ => Ok(HashSet::new()),
+        }
+    }
+
+    fn letter(&self, entry: &DueEntry, variant: usize, browsers: Vec<SubscriptionId>) -> Addressed {
+        let body = &self.plan.variants[variant].body;
+        let id = MessageId(uuid_of(self.now));
+        let content = Zeroizing::new(content(body, entry.properties(self.vault)));
+        let left_s = self.plan.expires_at.and_then(|end| i32::try_from((end - self.now).num_seconds()).ok());
+        let message = NewMessage {
+            id,
+            app: self.trigger.app,
+            tier: body.tier,
+            audience: match (&entry.user_id, entry.subscription) {
+                (Some(user), None) => json!({"users": [user]}),
+                _ => json!({"subscriptions": browsers}),
+            },
+            filter: None,
+            content: self.vault.seal(CONTENT, id, &content),
+            ttl_s: left_s.map_or(body.ttl_s, |left| body.ttl_s.min(left)).max(0),
+            urgency: body.urgency,
+            topic_header: body.topic_header.clone(),
+            policy: body.policy.clone(),
+            enveloped: body.enveloped,
+            clear_on_click: body.clear_on_click,
+            accepted_at: self.now,
+            received_at: None,
+            by_cursors: false,
+            key: None,
+            traceparent: None,
+            sent_by: None,
+        };
+        let audience = match &entry.user_id {
+            Some(user) => Audience::BrowsersOf(vec![user.clone()], browsers),
+            None => Audience::Subscriptions(browsers),
+        };
+        Addressed { message, audience }
+    }
+
+    /// Stores the messages. Their delivery ids derive from the event, so that browsers show a message once that a restored
+    /// server sends again.
+    async fn store(&self, conn: &mut PgConnection, letters: &[Addressed], sent: &[Assigned]) -> sqlx::Result<()> {
+        if letters.is_empty() {
+            return Ok(());
+        }
+        sending::send(conn, self.vault, &letters.iter().collect::<Vec<_>>(), None, self.now).await?;
+        let root = |entry: &DueEntry| {
+            let campaign = self.trigger.campaign.0;
+            let at = entry.caused_at.timestamp_micros().to_be_bytes();
+            derived_uuid_of(
+                entry.caused_at,
+                &[b"entry of a trigger", campaign.as_bytes(), entry.person.as_bytes(), &at],
+            )
+        };
+        let assigned = letters.iter().zip(sent).map(|(letter, (entry, variant))| {
+            (letter.message.id, i16::try_from(*variant).unwrap_or(i16::MAX), root(entry))
+        });
+        due::assign(conn, self.trigger.campaign, &assigned.collect::<Vec<_>>()).await
+    }
+
+    /// Lets the recipients enter the campaigns that follow up this one.
+    async fn follow_up(&self, conn: &mut PgConnection, letters: &[Addressed], sent: &[Assigned]) -> sqlx::Result<()> {
+        let app = self.trigger.app;
+        let observed = letters.iter().zip(sent).map(|(letter, (entry, _))| Observed {
+            cause: Cause::Sent(self.trigger.campaign),
+            person: recipients::person(app, entry),
+            browser: None,
+            at: self.now,
+            user: entry.user_id.as_deref(),
+            subscription: entry.subscription,
+            event: entry.event(),
+            follows: Some(letter.message.id),
+            properties: None,
+        });
+        observe(conn, app, &observed.collect::<Vec<_>>(), self.now).await
+    }
+}
+
+/// Minimum time for which an entry may be late. A message without a time to live is sent at any later time, too.
+const LATE_MIN: TimeDelta = TimeDelta::minutes(5);
+
+/// Returns the content of a message with the properties of its event as data of the template.
+fn content(body: &PlannedMessage, properties: Option<Vec<u8>>) -> Vec<u8> {
+    let plain = serde_json::to_vec(&body.content).expect("texts and numbers");
+    let Some(properties) = properties.and_then(|it| serde_json::from_slice::<Map<String, Value>>(&it).ok()) else {
+        return plain;
+    };
+    match MessageContent::from_json(&plain) {
+        Ok(MessageContent::Template(mut template)) => {
+            template.data.extend(properties);
+            MessageContent::Template(template).to_json().unwrap_or(plain)
+        }
+        _ => plain,
+    }
+}

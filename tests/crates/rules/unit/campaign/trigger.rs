@@ -1,0 +1,70 @@
+use super::*;
+
+const T: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn minutes(n: i64) -> Timestamp {
+    T + TimeDelta::minutes(n)
+}
+
+fn trigger(at_most: Option<AtMost>) -> Trigger {
+    Trigger {
+        on: Cause::Event("cart_added".into()),
+        filter: None,
+        after_s: 1_800,
+        unless: vec!["bought".into()],
+        at_most,
+        did_not: None,
+    }
+}
+
+#[test]
+fn causes_round_trip() {
+    for text in ["subscribed", "joined:news", "event:cart_added", "sent:cmp_01920000-0000-7000-8000-000000000001"] {
+        assert_eq!(text.parse::<Cause>().map(|cause| cause.to_string()), Ok(text.to_owned()));
+    }
+    for text in ["", "Subscribed", "joined:", "event:", "event:a b", "event:ä", "sent:x", "left:news", "subscribed:x"]
+    {
+        assert_eq!(text.parse::<Cause>(), Err(NoCause), "{text}");
+    }
+}
+
+#[test]
+fn names_of_events_are_bounded() {
+    assert!(is_event_name(&"a".repeat(64)) && is_event_name("shop.cart-added_2"));
+    assert!(!is_event_name(&"a".repeat(65)) && !is_event_name("") && !is_event_name("a:b"));
+}
+
+#[test]
+fn a_person_waits_once_at_a_time() {
+    let waits = EntryState { waits_since: Some(minutes(0)), sent_at: None };
+    assert_eq!(trigger(None).enter(EntryState::default(), minutes(1), None, minutes(1)), Entering::Until(minutes(31)));
+    assert_eq!(trigger(None).enter(waits, minutes(1), None, minutes(1)), Entering::Waits);
+}
+
+#[test]
+fn messages_to_one_person_are_limited() {
+    let had = EntryState { waits_since: None, sent_at: Some(minutes(0)) };
+    let enter = |at_most, at| trigger(at_most).enter(had, at, None, at);
+    assert_eq!(enter(Some(AtMost::Once), minutes(9_999)), Entering::Limited);
+    assert_eq!(enter(Some(AtMost::OncePer(600)), minutes(9)), Entering::Limited);
+    assert_eq!(enter(Some(AtMost::OncePer(600)), minutes(10)), Entering::Until(minutes(40)));
+    assert_eq!(enter(None, minutes(1)), Entering::Until(minutes(31)));
+}
+
+#[test]
+fn events_out_of_order_have_the_result_of_their_order() {
+    let enter = |ended_at| trigger(None).enter(EntryState::default(), minutes(5), Some(ended_at), minutes(20));
+    assert_eq!(enter(minutes(10)), Entering::Cancelled, "bought later, reported earlier");
+    assert_eq!(enter(minutes(5)), Entering::Until(minutes(35)));
+    assert!(trigger(None).ends("bought", minutes(5), minutes(5)));
+    assert!(!trigger(None).ends("bought", minutes(4), minutes(5)), "bought earlier, reported later");
+    assert!(!trigger(None).ends("cart_added", minutes(9), minutes(5)));
+}
+
+#[test]
+fn history_lets_nobody_enter() {
+    let now = T + TimeDelta::days(10);
+    let enter = |at| trigger(None).enter(EntryState::default(), at, None, now);
+    assert_eq!(enter(now - ENTERS_FOR - TimeDelta::seconds(1)), Entering::Old);
+    assert_eq!(enter(now - ENTERS_FOR), Entering::Until(now - ENTERS_FOR + TimeDelta::minutes(30)));
+}

@@ -1,0 +1,137 @@
+//! Who enters, who is left out, and what becomes of a person's data.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::{counts, did, report, shown, start, start_reminder};
+use crate::support::TestApp;
+use crate::support::app::scalar;
+use crate::support::campaigns::{HOUR, MINUTE, advance, run_scheduler};
+
+#[tokio::test]
+async fn control_group_and_variants_divide_the_people() {
+    let app = TestApp::start().await;
+    let variants = json!([
+        {"name": "a", "message": {"content": {"title": "A", "body": "-"}}},
+        {"name": "b", "message": {"content": {"title": "B", "body": "-"}}},
+    ]);
+    start(&app, "welcome", json!({"on": "subscribed"}), json!({"variants": variants, "holdout": 0.5})).await;
+    let subscribers = app.subscribe("fcm", 0..60).await;
+    run_scheduler(&app).await;
+    let [entered, .., held_out, _, _, sent] = counts(&app, "welcome").await;
+    assert_eq!((entered, held_out + sent), (60, 60));
+    assert!((15..=45).contains(&held_out), "{held_out}");
+    let titles: Vec<String> = subscribers.iter().flat_map(|browser| shown(&app, browser)).collect();
+    for title in ["A: -", "B: -"] {
+        assert!(titles.iter().filter(|it| *it == title).count() >= 3, "{titles:?}");
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn audience_is_checked_when_the_message_is_due() {
+    let app = TestApp::start().await;
+    let fan = json!({"user_id": "ann", "topics": ["news"], "tags": ["fan"]});
+    let ann = app.subscribe_with("fcm", 0..1, fan.clone()).await.remove(0);
+    let ben = app.subscribe_with("fcm", 1..2, json!({"user_id": "ben", "topics": ["news"]})).await.remove(0);
+    let cat = app.subscribe_with("fcm", 2..3, json!({"user_id": "cat", "tags": ["fan"]})).await.remove(0);
+    let to = json!({"message": {"to": {"topic": "news", "segment": "tag(\"fan\")"}, "content": {"title": "Cart", "body": "-"}}});
+    start_reminder(&app, to).await;
+    for user in ["ann", "ben", "cat", "nobody"] {
+        did(&app, user, "cart_added").await;
+    }
+    advance(&app, 30 * MINUTE).await;
+    let each: Vec<usize> = [&ann, &ben, &cat].map(|browser| shown(&app, browser).len()).to_vec();
+    assert_eq!(each, [1, 0, 0]);
+    assert_eq!(counts(&app, "reminder").await, [4, 0, 0, 0, 0, 3, 0, 1]);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn browser_with_another_user_gets_no_message_of_the_first() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    start(&app, "welcome", json!({"on": "joined:news", "after": "10m"}), json!({})).await;
+    let path = format!("/v1/apps/shop/subscriptions/{}", browser.id);
+    app.call(Method::PATCH, &path, json!({"topics": ["news"]})).await.ok(200);
+    app.call(Method::PATCH, &path, json!({"user_id": "ben"})).await.ok(200);
+    advance(&app, 10 * MINUTE).await;
+    assert_eq!(shown(&app, &browser), Vec::<String>::new());
+    assert_eq!(counts(&app, "welcome").await, [1, 0, 0, 0, 0, 1, 0, 0]);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn anonymous_cart_ends_with_the_purchase_of_its_later_user() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe("fcm", 0..1).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    report(&app, json!([{"name": "cart_added", "subscription": browser.id}])).await.ok(200);
+    let path = format!("/v1/apps/shop/subscriptions/{}", browser.id);
+    app.call(Method::PATCH, &path, json!({"user_id": "ann"})).await.ok(200);
+    did(&app, "ann", "bought").await;
+    assert_eq!(counts(&app, "reminder").await[..3], [1, 0, 1]);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn best_hour_postpones_the_message() {
+    let app = TestApp::start().await; // at 08:00 UTC
+    let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "timezone": "UTC"})).await.remove(0);
+    // Clicks at 20:00 on several evenings.
+    for _ in 0..6 {
+        app.clock.advance(12 * HOUR);
+        app.send(json!({"users": ["ann"]}), json!({})).await;
+        app.run_until_idle().await;
+        super::click(&app, &ann).await;
+        app.clock.advance(12 * HOUR);
+    }
+    bellwire::testkit::server::maintenance::fold_habits(&app.pool, &app.clock).await.unwrap();
+    let before = shown(&app, &ann).len();
+    start(&app, "reminder", json!({"on": "event:cart_added", "hour": "best"}), json!({})).await;
+    did(&app, "ann", "cart_added").await;
+    advance(&app, 11 * HOUR).await;
+    assert_eq!(shown(&app, &ann).len(), before);
+    advance(&app, HOUR).await;
+    assert_eq!(shown(&app, &ann).len(), before + 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn person_sees_and_takes_along_what_is_stored() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    let properties = json!({"product": "coat"});
+    report(&app, json!([{"name": "cart_added", "user_id": "ann", "properties": properties}])).await.ok(200);
+    let entries = app.get("/v1/apps/shop/trigger-entries?user=ann").await["data"].clone();
+    assert_eq!((&entries[0]["slug"], &entries[0]["cause"]), (&json!("reminder"), &json!("event:cart_added")));
+    let by_browser = app.get(&format!("/v1/apps/shop/trigger-entries?subscription={}", browser.id)).await;
+    assert_eq!(by_browser["data"], entries);
+    let export = app.get("/v1/apps/shop/users/ann/export").await;
+    assert_eq!(export["events"][0]["name"], "cart_added");
+    assert_eq!(export["events"][0]["properties"], properties);
+    app.call(Method::DELETE, "/v1/apps/shop/users/ann", Value::Null).await.ok(200);
+    assert_eq!(counts(&app, "reminder").await[..3], [1, 0, 1]);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM user_events").await, 0);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM trigger_entries").await, 0);
+    advance(&app, HOUR).await;
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn old_events_and_limits_are_deleted() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    start(&app, "receipt", json!({"on": "event:bought", "at_most": "once per 7d"}), json!({})).await;
+    did(&app, "ann", "bought").await;
+    run_scheduler(&app).await;
+    app.keep_house().await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM trigger_entries").await, 1);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM user_events").await, 1);
+    app.clock.advance(91 * 24 * HOUR);
+    app.keep_house().await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM trigger_entries").await, 0);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM user_events").await, 0);
+    app.finish().await;
+}
