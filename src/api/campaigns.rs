@@ -65,7 +65,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(transitions::resume))
         .routes(routes!(transitions::cancel))
         .routes(routes!(transitions::withdraw))
-        .routes(routes!(entries::list_entries))
+        .routes(routes!(entries::list))
         .routes(routes!(clone))
         .routes(routes!(test))
 }

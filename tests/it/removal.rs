@@ -122,7 +122,8 @@ async fn deleted_app_leaves_nothing_and_frees_its_name() {
     let stays = ["attempts", "receipts", "rollup", "reliability_counts", "breaker_trips", "audit_log"];
     let columns: Vec<(String, String)> = sqlx::query_as(
         "SELECT table_name::text, column_name::text FROM information_schema.columns
-         WHERE table_schema = 'bellwire' AND column_name IN ('app', 'lane', 'subscription', 'message')",
+           JOIN information_schema.tables USING (table_schema, table_name)
+         WHERE table_type = 'BASE TABLE' AND table_schema = 'bellwire' AND column_name IN ('app', 'lane', 'subscription', 'message')",
     )
     .fetch_all(&app.pool)
     .await

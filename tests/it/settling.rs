@@ -88,7 +88,7 @@ async fn rows_behind_fast_groups_keep_their_leases() {
     .await
     .unwrap();
     let message = app.send(json!({"subscriptions": ids}), json!({})).await;
-    until_report(&app, |report| report.accepted == u64::from(BATCH_SIZE)).await;
+    until_report(&app, |report| report.accepted == u64::from(RECIPIENTS)).await;
     for _ in 0..3 {
         for _ in 0..2 {
             app.clock.advance(LEASE / 3);
@@ -100,11 +100,11 @@ async fn rows_behind_fast_groups_keep_their_leases() {
     sqlx::raw_sql("SELECT pg_advisory_unlock(7)").execute(&mut *gate).await.unwrap();
     drop(gate);
     app.run_until_idle().await;
-    let end = i64::from(BATCH_SIZE);
+    let end = i64::from(RECIPIENTS);
     assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
     assert_eq!(
         (app.simulator.report().requests, app.metrics.settle_fenced.get()),
-        (u64::from(BATCH_SIZE), 0),
+        (u64::from(RECIPIENTS), 0),
         "sent once"
     );
     app.finish().await;

@@ -150,9 +150,9 @@ async fn repeated_events_count_once() {
 async fn properties_select_and_fill_the_template() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
-    let template = json!({"content": {"title": "{{ data.product }}", "body": "{{ data.total }} EUR"},
-        "data": {"product": "Your cart", "total": 0}});
-    let message = json!({"message": {"to": {"all": true}, "template": template}});
+    let template = json!({"content": {"title": "{{ data.product }}", "body": "{{ data.total }} EUR"}});
+    let data = json!({"product": "Your cart", "total": 0});
+    let message = json!({"message": {"to": {"all": true}, "template": template, "data": data}});
     let schedule = json!({"on": "event:cart_added", "where": "total >= 50 and product != \"gift\""});
     start(&app, "reminder", schedule, message).await;
     for (product, total) in [("socks", 9), ("gift", 90), ("coat", 90)] {

@@ -56,7 +56,7 @@ impl From<ShownEntry> for TriggerEntry {
 /// Lists the messages that a person waits for because of events, the next one first.
 #[utoipa::path(get, path = "/v1/apps/{app}/trigger-entries", tag = "Campaigns", params(EntryQuery),
     responses((status = 200, body = Page<TriggerEntry>)))]
-pub(crate) async fn list_entries(
+pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     Query(EntryQuery { user, subscription }): Query<EntryQuery>,

@@ -126,6 +126,10 @@ async fn old_events_and_limits_are_deleted() {
     start(&app, "receipt", json!({"on": "event:bought", "at_most": "once per 7d"}), json!({})).await;
     did(&app, "ann", "bought").await;
     run_scheduler(&app).await;
+    for _ in 0..2 {
+        app.clock.advance(HOUR);
+        app.sweep().await;
+    }
     app.keep_house().await;
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM trigger_entries").await, 1);
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM user_events").await, 1);

@@ -44,7 +44,7 @@ async fn every_fault_of_a_trigger_is_named() {
     assert_eq!(faults(&app, with_where, json!({})).await, ["/schedule/where"]);
     let at = json!({"on": "subscribed", "at": "2030-01-01T00:00:00Z"});
     assert_eq!(faults(&app, at, json!({})).await, ["/schedule/on"]);
-    let orphans = json!({"at": "2026-12-01T00:00:00Z", "after": "1m", "unless": "event:bought"});
+    let orphans = json!({"at": app.clock.now() + chrono::TimeDelta::days(1), "after": "1m", "unless": "event:bought"});
     assert_eq!(faults(&app, orphans, json!({})).await, ["/schedule/after", "/schedule/unless"]);
     let pace = json!({"pace": {"spread_over": 600}});
     assert_eq!(faults(&app, json!({"on": "subscribed"}), pace).await, ["/pace/spread_over"]);

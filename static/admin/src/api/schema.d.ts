@@ -955,7 +955,13 @@ export interface paths {
          */
         get: operations["events_list"];
         put?: never;
-        post?: never;
+        /**
+         * Reports events of users: up to 1,000, oldest first.
+         * @description They let people enter the campaigns that they trigger, or end the wait for their messages, before the response. Either all events are stored, or none. A batch may be repeated if its events have ids.
+         *
+         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["events_record"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2202,6 +2208,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/subscriptions/{subscription}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reports an event of a browser, by its page.
+         * @description Browsers need the app's permission `track_events`, and the subscription's token, so they report only their own events. If the browser has a user, the event is that user's. 409 if the subscription is not active.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         */
+        post: operations["subscriptions_events_track"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/templates": {
         parameters: {
             query?: never;
@@ -2373,6 +2401,26 @@ export interface paths {
          * @description Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         delete: operations["topics_subscriptions_leave"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/trigger-entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the messages that a person waits for because of events, the next one first.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["trigger_entries_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3838,7 +3886,7 @@ export interface components {
          * @description Permission that an app can give to its browsers.
          * @enum {string}
          */
-        BrowserRight: "create_topics" | "set_tags" | "set_attributes";
+        BrowserRight: "create_topics" | "set_tags" | "set_attributes" | "track_events";
         /**
          * @description A scenario that is built in.
          * @enum {string}
@@ -4004,7 +4052,8 @@ export interface components {
         CampaignFollow: {
             /**
              * Format: int64
-             * @description Seconds after the start of the other campaign's last run: 60 to 2,419,200.
+             * @description Seconds after the start of the other campaign's last run, or after the message to the person if events trigger it: 60 to
+             *     2,419,200. The events that end the other's wait end this one, too.
              */
             after: number;
             /** @description Id or slug of the campaign to follow up. */
@@ -4230,6 +4279,7 @@ export interface components {
             runs: components["schemas"]["CampaignRunResponse"][];
             /** @description Results of all deliveries, summed over all runs. `runs` has the results of each run. */
             total: components["schemas"]["CampaignCounts"];
+            trigger?: components["schemas"]["TriggerCounts"] | null;
             /** @description Results by variant, in the order of the plan, summed over all runs. */
             variants: components["schemas"]["CampaignVariantResponse"][];
             withdrawal?: components["schemas"]["WithdrawalCounts"] | null;
@@ -4388,16 +4438,25 @@ export interface components {
             /** @description Name of the winning variant. Null: no winner. */
             winner?: string | null;
         };
-        /** @description Schedule of a campaign: once (`at`) or recurring (`cron`). */
+        /** @description Schedule of a campaign: once (`at`), recurring (`cron`), or for one person after the other (`on`). */
         CampaignSchedule: {
+            /** @description With `on`, time from the event to the message, such as `30m`, up to `90d`. By default 0. */
+            after?: string | null;
             /** @description RFC 3339 time with an offset, or a local time together with `timezone`. */
             at?: string | null;
+            /** @description With `on`, limit of messages to one person: `once`, or `once per` and a span such as `7d`. By default no limit. */
+            at_most?: string | null;
             /** @description Cron expression of five fields, in `timezone`, with at least five minutes between runs. */
             cron?: string | null;
             hour?: components["schemas"]["CampaignHour"] | null;
+            /** @description What lets a person enter: `subscribed`, `joined:` and a topic, or `event:` and a name. The message goes to that person alone. */
+            on?: string | null;
             past?: components["schemas"]["PastZones"] | null;
             /** @description IANA time zone. With `at`, also `recipient`: the time zone of each recipient. */
             timezone?: string | null;
+            unless?: components["schemas"]["CampaignUnless"] | null;
+            /** @description With `event:`, condition on the properties of the event in the segment language, such as `total >= 50`. */
+            where?: string | null;
         };
         /** @description Progress of a campaign over all runs, in a list. */
         CampaignStanding: {
@@ -4447,6 +4506,8 @@ export interface components {
             /** @description Name of the variant. By default the first. */
             variant?: string | null;
         };
+        /** @description Events that end a wait: one, or a list. */
+        CampaignUnless: string | string[];
         /** @description Variant of a campaign's content. */
         CampaignVariant: {
             hour?: components["schemas"]["CampaignHour"] | null;
@@ -6639,12 +6700,28 @@ export interface components {
             /** @description Content of the message, until some minutes after its last delivery has ended. */
             said: components["schemas"]["MessageContentResponse"];
         };
+        /** @description An event of a person. */
+        PersonEvent: {
+            /**
+             * Format: date-time
+             * @description Time of the event.
+             */
+            at: string;
+            /** @description Kind of event. */
+            name: string;
+            /** @description Properties of the event. Null: none. */
+            properties?: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** @description All stored data of a person. */
         PersonExport: components["schemas"]["PersonHead"] & {
             /** @description Always `true` and the last member. If it is missing, the export was interrupted. */
             complete: boolean;
             /** @description Deliveries to these subscriptions while the person used them, as long as history is kept. */
             deliveries: components["schemas"]["PersonDelivery"][];
+            /** @description Events that the site reported about the person, oldest first. */
+            events: components["schemas"]["PersonEvent"][];
             /** @description Subscriptions, newest first, ended ones included. */
             subscriptions: components["schemas"]["PersonSubscription"][];
         };
@@ -6701,6 +6778,8 @@ export interface components {
             habits?: components["schemas"]["PersonHabits"] | null;
             /** @description User of the export. */
             user_id: string;
+            /** @description Campaigns that events let the person enter, with the message still to come. */
+            waits: components["schemas"]["TriggerEntry"][];
         };
         /** @description A subscription in the export of a person. */
         PersonSubscription: components["schemas"]["SubscriptionResponse"] & {
@@ -8335,6 +8414,17 @@ export interface components {
             /** @description Display name of the topic, at most 300 characters. */
             title: string;
         };
+        /** @description Something that the user of a browser did. */
+        TrackedEvent: {
+            /** @description Id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id. */
+            id?: string | null;
+            /** @description Kind of event, such as `cart_added`: 1 to 64 letters, digits, `_`, `-` or `.`. */
+            name: string;
+            /** @description Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON. */
+            properties?: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** @description Failure of a template for one recipient. */
         TrialFailure: components["schemas"]["FieldError"] & {
             /** @description Reason that the delivery would fail with: `unrenderable` or `too_long`. */
@@ -8342,12 +8432,121 @@ export interface components {
             /** @description Subscription of the recipient. */
             subscription: components["schemas"]["SubscriptionId"];
         };
+        /** @description People who entered a campaign because of events: `entered = waiting + cancelled + held_out + excluded + expired + sent`. */
+        TriggerCounts: {
+            /**
+             * Format: int64
+             * @description Waits that an event of `unless` ended, or the end of the campaign.
+             */
+            cancelled: number;
+            /**
+             * Format: int64
+             * @description People who began to wait.
+             */
+            entered: number;
+            /**
+             * Format: int64
+             * @description People who were not in the audience when the message was due, had no active browser, or had reacted to the followed message.
+             */
+            excluded: number;
+            /**
+             * Format: int64
+             * @description People whose message was due for longer than its time to live, such as during a pause.
+             */
+            expired: number;
+            /**
+             * Format: int64
+             * @description People in the control group.
+             */
+            held_out: number;
+            /**
+             * Format: int64
+             * @description Events that let nobody enter because of `at_most`.
+             */
+            limited: number;
+            /**
+             * Format: int64
+             * @description Messages created. `total` has their deliveries.
+             */
+            sent: number;
+            /**
+             * Format: int64
+             * @description People who wait for their message.
+             */
+            waiting: number;
+        };
+        /** @description A message that a person waits for. */
+        TriggerEntry: {
+            /** @description Campaign of the message. */
+            campaign: components["schemas"]["CampaignId"];
+            /** @description That event: `subscribed`, `joined:` and a topic, `event:` and a name, or `sent:` and a campaign's id. */
+            cause: string;
+            /**
+             * Format: date-time
+             * @description Time of the event that let the person enter.
+             */
+            caused_at: string;
+            /**
+             * Format: date-time
+             * @description Time at which the message is sent, unless an event ends the wait.
+             */
+            due_at: string;
+            /** @description Slug of the campaign. */
+            slug: string;
+        };
+        /** @description A page of a list. */
+        TriggerEntryPage: {
+            /** @description Rows in the order of the list, for both paging directions. */
+            data: components["schemas"]["TriggerEntry"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
+            prev_iterator?: string | null;
+        };
         /**
          * @description Urgency with which a push service wakes the device (RFC 8030 section 5.3). Each value names the device states in which
          *     it is delivered.
          * @enum {string}
          */
         Urgency: "very-low" | "low" | "normal" | "high";
+        /** @description Something that a user did. */
+        UserEvent: {
+            /**
+             * Format: date-time
+             * @description Time of the event, at most one year ago. By default now. An event older than a day lets nobody enter a trigger.
+             */
+            at?: string | null;
+            /** @description Sender's id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id. */
+            id?: string | null;
+            /** @description Kind of event, such as `cart_added`: 1 to 64 letters, digits, `_`, `-` or `.`. */
+            name: string;
+            /** @description Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON. */
+            properties?: {
+                [key: string]: unknown;
+            } | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
+            /** @description User of the event, by the site's id. Exactly one of `user_id` and `subscription`. */
+            user_id?: string | null;
+        };
+        /** @description Events of users, oldest first. */
+        UserEventBatch: {
+            /** @description 1 to 1,000 events. */
+            events: components["schemas"]["UserEvent"][];
+        };
+        /** @description Result of reporting events. */
+        UserEventsResponse: {
+            /** @description Number of new events. */
+            recorded: number;
+            /** @description Number of events whose id was known. */
+            repeated: number;
+        };
         /** @description Message or tag to remove from a user's browsers: exactly one. */
         UserWithdrawal: {
             /** @description Your own key of a message. */
@@ -9860,6 +10059,16 @@ export interface operations {
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
+                     *             "trigger": {
+                     *               "cancelled": 0,
+                     *               "entered": 0,
+                     *               "excluded": 0,
+                     *               "expired": 0,
+                     *               "held_out": 0,
+                     *               "limited": 0,
+                     *               "sent": 0,
+                     *               "waiting": 0
+                     *             },
                      *             "variants": [
                      *               {
                      *                 "counts": {
@@ -10082,6 +10291,16 @@ export interface operations {
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
+                     *           "waiting": 0
+                     *         },
                      *         "variants": [
                      *           {
                      *             "counts": {
@@ -10251,6 +10470,16 @@ export interface operations {
                      *           "gone": 0,
                      *           "sunset": 0,
                      *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
                      *           "waiting": 0
                      *         },
                      *         "variants": [
@@ -10471,6 +10700,16 @@ export interface operations {
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
+                     *           "waiting": 0
+                     *         },
                      *         "variants": [
                      *           {
                      *             "counts": {
@@ -10672,6 +10911,16 @@ export interface operations {
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
+                     *           "waiting": 0
+                     *         },
                      *         "variants": [
                      *           {
                      *             "counts": {
@@ -10846,6 +11095,16 @@ export interface operations {
                      *           "gone": 0,
                      *           "sunset": 0,
                      *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
                      *           "waiting": 0
                      *         },
                      *         "variants": [
@@ -11191,6 +11450,16 @@ export interface operations {
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
+                     *           "waiting": 0
+                     *         },
                      *         "variants": [
                      *           {
                      *             "counts": {
@@ -11397,11 +11666,16 @@ export interface operations {
                      *         "spread_over": 60
                      *       },
                      *       "schedule": {
+                     *         "after": "…",
                      *         "at": "…",
+                     *         "at_most": "…",
                      *         "cron": "…",
                      *         "hour": "campaign",
+                     *         "on": "…",
                      *         "past": "tomorrow",
-                     *         "timezone": "Europe/Vienna"
+                     *         "timezone": "Europe/Vienna",
+                     *         "unless": "…",
+                     *         "where": "…"
                      *       },
                      *       "slug": "shop",
                      *       "test": {
@@ -11526,6 +11800,16 @@ export interface operations {
                      *           "gone": 0,
                      *           "sunset": 0,
                      *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
                      *           "waiting": 0
                      *         },
                      *         "variants": [
@@ -11923,6 +12207,16 @@ export interface operations {
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
+                     *           "waiting": 0
+                     *         },
                      *         "variants": [
                      *           {
                      *             "counts": {
@@ -12239,6 +12533,16 @@ export interface operations {
                      *           "gone": 0,
                      *           "sunset": 0,
                      *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "trigger": {
+                     *           "cancelled": 0,
+                     *           "entered": 0,
+                     *           "excluded": 0,
+                     *           "expired": 0,
+                     *           "held_out": 0,
+                     *           "limited": 0,
+                     *           "sent": 0,
                      *           "waiting": 0
                      *         },
                      *         "variants": [
@@ -13614,6 +13918,50 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    events_record: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserEventBatch"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recorded": 0,
+                     *       "repeated": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UserEventsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -19387,6 +19735,43 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    subscriptions_events_track: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrackedEvent"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     templates_list: {
         parameters: {
             query?: {
@@ -20808,6 +21193,69 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    trigger_entries_list: {
+        parameters: {
+            query?: {
+                /** @description `user_id` of a user. */
+                user?: string;
+                /** @description Id of a browser's subscription. If it has a user, those of the user are included. */
+                subscription?: components["schemas"]["SubscriptionId"];
+            };
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "cause": "…",
+                     *           "caused_at": "2026-12-01T09:00:00Z",
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "slug": "shop"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TriggerEntryPage"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     users_erase: {
         parameters: {
             query?: never;
@@ -21111,6 +21559,15 @@ export interface operations {
                      *           "user_id": "42"
                      *         }
                      *       ],
+                     *       "events": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "name": "news",
+                     *           "properties": {
+                     *             "plan": null
+                     *           }
+                     *         }
+                     *       ],
                      *       "exported_at": "2026-12-01T09:00:00Z",
                      *       "frequency": [
                      *         {
@@ -21180,7 +21637,16 @@ export interface operations {
                      *           ]
                      *         }
                      *       ],
-                     *       "user_id": "42"
+                     *       "user_id": "42",
+                     *       "waits": [
+                     *         {
+                     *           "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "cause": "…",
+                     *           "caused_at": "2026-12-01T09:00:00Z",
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "slug": "shop"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["PersonExport"];
