@@ -9,6 +9,7 @@ mod plan;
 mod runs;
 mod story;
 mod transitions;
+mod trigger_trial;
 mod view;
 
 use axum::extract::State;

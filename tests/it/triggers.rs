@@ -165,6 +165,33 @@ async fn properties_select_and_fill_the_template() {
 }
 
 #[tokio::test]
+async fn dry_run_applies_the_trigger_to_past_events() {
+    let app = TestApp::start().await;
+    let at = |minutes: u64| json!(app.clock.now() - Duration::from_secs(60 * minutes));
+    let event = |user: &str, name: &str, minutes| json!({"name": name, "user_id": user, "at": at(minutes)});
+    let events = json!([
+        event("ann", "cart_added", 300),
+        event("ann", "bought", 290),
+        event("ben", "cart_added", 200),
+        event("ben", "cart_added", 100),
+        event("cat", "cart_added", 5),
+        event("cat", "looked_around", 4),
+    ]);
+    report(&app, events).await.ok(200);
+    let schedule =
+        json!({"on": "event:cart_added", "after": "30m", "unless": "event:bought", "at_most": "once per 7d"});
+    start(&app, "reminder", schedule, json!({})).await;
+    let trial = app.call(Method::POST, "/v1/apps/shop/campaigns/reminder/dry-run", Value::Null).await.ok(200);
+    let trial = &trial["trigger"];
+    let sums = ["entered", "cancelled", "limited"].map(|name| trial[name].as_i64().unwrap());
+    assert_eq!((sums, &trial["has_more"]), ([3, 1, 1], &json!(false)), "{trial}");
+    let examples = trial["examples"].as_array().unwrap();
+    assert!(examples.len() == 4 && examples[0].as_str().unwrap().contains("no message: \"bought\""), "{examples:?}");
+    assert_eq!(counts(&app, "reminder").await, [0; 8]);
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn joining_a_topic_triggers_and_imports_do_not() {
     let app = TestApp::start().await;
     start(&app, "hello", json!({"on": "joined:news"}), json!({})).await;

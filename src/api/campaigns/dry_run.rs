@@ -8,7 +8,8 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use super::transitions::is_past;
-use super::{CampaignRef, find, open};
+use super::trigger_trial::{self, TriggerTrial};
+use super::{CampaignRef, find, open, trigger};
 use crate::api::ApiState;
 use crate::api::http::auth::{MaySend, Server};
 use crate::api::http::extract::PathId;
@@ -38,6 +39,8 @@ pub(crate) struct CampaignDryRun {
     messages: Vec<CampaignDryRunMessage>,
     /// Number of further messages.
     more_messages: usize,
+    /// Effect on past events, for a campaign that events trigger. Null: a schedule determines its runs, or it is a follow-up.
+    trigger: Option<TriggerTrial>,
     /// Faults that prevent the start or omit messages, by member of the plan.
     refused: Vec<FieldError>,
 }
@@ -91,7 +94,11 @@ pub(crate) async fn dry_run(
     if lacks_topic {
         refused.push(fault("/message/to/topic", "names a topic that no longer exists in this app"));
     }
-    Ok(axum::Json(CampaignDryRun { begins_at, later_runs, messages, more_messages, refused }))
+    let trigger = match trigger(&plan) {
+        Some(trigger) => trigger_trial::try_out(&mut conn, &state.vault, server.app.id, trigger, now).await?,
+        None => None,
+    };
+    Ok(axum::Json(CampaignDryRun { trigger, begins_at, later_runs, messages, more_messages, refused }))
 }
 
 fn fault(pointer: &str, detail: &str) -> FieldError {

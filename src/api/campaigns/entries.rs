@@ -54,7 +54,7 @@ impl From<ShownEntry> for TriggerEntry {
 }
 
 /// Lists the messages that a person waits for because of events, the next one first.
-#[utoipa::path(get, path = "/v1/apps/{app}/trigger-entries", tag = "Campaigns", params(EntryQuery),
+#[utoipa::path(get, path = "/v1/apps/{app}/trigger-entries", tag = "Campaigns",
     responses((status = 200, body = Page<TriggerEntry>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,

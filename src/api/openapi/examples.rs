@@ -52,6 +52,11 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             "schedule": {"at": "2027-03-01T09:00", "timezone": "Europe/Vienna"},
             "pace": {"per_minute": 60_000}, "test": {"share": 0.2, "after": 14_400}, "holdout": 0.05,
         }),
+        Some("UserEventBatch") => json!({"events": [
+            {"id": "c-9", "name": "cart_added", "user_id": "u_1", "properties": {"product": "Coat", "total": 90}},
+            {"id": "o-17", "name": "bought", "user_id": "u_1"},
+        ]}),
+        Some("TrackedEvent") => json!({"name": "cart_added", "properties": {"product": "Coat"}}),
         Some("CampaignClone") => json!({"slug": "summer"}),
         Some("CampaignTestSend") => json!({"users": ["u_1"], "variant": "offer"}),
         Some("MessageBatch") => json!({"messages": [

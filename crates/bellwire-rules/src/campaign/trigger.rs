@@ -1,5 +1,6 @@
 //! Triggers: events that let one person enter a campaign, and events that end the wait for its message.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -170,6 +171,69 @@ impl Trigger {
     /// Whether an event with this name ends the wait of a person who entered at `since`.
     pub fn ends(&self, name: &str, at: Timestamp, since: Timestamp) -> bool {
         at >= since && self.unless.iter().any(|unless| unless == name)
+    }
+}
+
+/// Something that happened to a person, for a trial of a trigger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastEvent {
+    /// Person of the event, in any numbering.
+    pub person: u128,
+    /// Time of the event.
+    pub at: Timestamp,
+    /// Name of an event that may end a wait. `None`: it lets the person enter.
+    pub ends: Option<String>,
+}
+
+/// An entry of a trial, or an event that let nobody enter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrialEntry {
+    /// Time of the event.
+    pub at: Timestamp,
+    /// What became of it.
+    pub result: TrialResult,
+}
+
+/// Result of an entry in a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TrialResult {
+    /// A message would have been created at this time, or will be.
+    Message(Timestamp),
+    /// An event with this name ended the wait.
+    Cancelled(String, Timestamp),
+    /// The person did not enter, because of the limit.
+    Limited,
+}
+
+impl Trigger {
+    /// Applies the trigger to past events in order of time. Returns the entries, and the events that the limit refused.
+    pub fn try_out(&self, mut events: Vec<PastEvent>) -> Vec<TrialEntry> {
+        events.sort_by_key(|event| event.at);
+        let mut waiting = BTreeMap::<u128, (Timestamp, Timestamp)>::new();
+        let mut sent = BTreeMap::<u128, Timestamp>::new();
+        let mut entries = Vec::new();
+        for PastEvent { person, at, ends } in events {
+            if let Some((since, _)) = waiting.get(&person).copied().filter(|(_, until)| *until > at) {
+                if let Some(name) = ends.filter(|name| self.ends(name, at, since)) {
+                    waiting.remove(&person);
+                    entries.push(TrialEntry { at: since, result: TrialResult::Cancelled(name, at) });
+                }
+                continue;
+            }
+            if let Some((since, until)) = waiting.remove(&person) {
+                sent.insert(person, until);
+                entries.push(TrialEntry { at: since, result: TrialResult::Message(until) });
+            }
+            let state = EntryState { waits_since: None, sent_at: sent.get(&person).copied() };
+            match ends.is_none().then(|| self.enter(state, at, None, at)) {
+                Some(Entering::Until(until)) => drop(waiting.insert(person, (at, until))),
+                Some(Entering::Limited) => entries.push(TrialEntry { at, result: TrialResult::Limited }),
+                _ => {}
+            }
+        }
+        entries.extend(waiting.into_values().map(|(at, until)| TrialEntry { at, result: TrialResult::Message(until) }));
+        entries.sort_by_key(|entry| entry.at);
+        entries
     }
 }
 

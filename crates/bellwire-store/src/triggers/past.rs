@@ -1,6 +1,5 @@
 //! Stored events, for dry runs of triggers.
 
-use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -23,11 +22,6 @@ impl PastRow {
     /// Returns the properties as JSON.
     pub fn properties(&self, vault: &Vault) -> Option<Vec<u8>> {
         vault.open(PROPERTIES, self.id, self.sealed.as_deref()?).ok()
-    }
-
-    /// Returns the value of one property.
-    pub fn property(&self, vault: &Vault, name: &str) -> Option<Value> {
-        serde_json::from_slice::<Value>(&self.properties(vault)?).ok()?.get(name).cloned()
     }
 }
 

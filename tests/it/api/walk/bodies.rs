@@ -33,6 +33,9 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         }
         "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
         "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
+        "POST /v1/apps/{app}/events" => json!({"events": [{"name": "bought", "user_id": "ann"}]}),
+        "POST /v1/apps/{app}/subscriptions/{subscription}/events" => json!({"name": "bought"}),
+        "GET /v1/apps/{app}/trigger-entries" => return ("?user=ann", Value::Null),
         "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
         "POST /v1/apps/{app}/campaigns/{campaign}/clone" => json!({"slug": format!("walk-{n}")}),
         "POST /v1/apps/{app}/campaigns/{campaign}/test" => json!({"users": ["ann"]}),

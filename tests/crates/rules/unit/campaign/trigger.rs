@@ -62,6 +62,28 @@ fn events_out_of_order_have_the_result_of_their_order() {
 }
 
 #[test]
+fn trial_tells_messages_cancellations_and_limits() {
+    let event = |person, at, ends: Option<&str>| PastEvent { person, at: minutes(at), ends: ends.map(str::to_owned) };
+    let trial = trigger(Some(AtMost::OncePer(3_600))).try_out(vec![
+        event(1, 50, Some("bought")),
+        event(1, 0, None),
+        event(1, 10, None),
+        event(1, 40, None),
+        event(2, 5, None),
+        event(2, 20, Some("bought")),
+        event(1, 200, None),
+    ]);
+    let result = |at, result| TrialEntry { at: minutes(at), result };
+    let expected = [
+        result(0, TrialResult::Message(minutes(30))),
+        result(5, TrialResult::Cancelled("bought".into(), minutes(20))),
+        result(40, TrialResult::Limited),
+        result(200, TrialResult::Message(minutes(230))),
+    ];
+    assert_eq!(trial, expected);
+}
+
+#[test]
 fn history_lets_nobody_enter() {
     let now = T + TimeDelta::days(10);
     let enter = |at| trigger(None).enter(EntryState::default(), at, None, now);
