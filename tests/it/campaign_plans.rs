@@ -65,7 +65,7 @@ async fn plan_faults_are_pointed_to_when_saved() {
 async fn guide_plans_are_accepted() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
-    let guide = include_str!("../../docs/campaigns.md");
+    let guide = [include_str!("../../docs/campaigns.md"), include_str!("../../docs/triggers.md")].concat();
     let whole = guide.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
     let typed = guide.split("<<'PLAN'\n").skip(1).filter_map(|rest| rest.split("\nPLAN").next());
     let plans: Vec<Value> = whole.chain(typed).map(|text| serde_json::from_str(text).expect("JSON")).collect();
