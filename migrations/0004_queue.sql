@@ -256,6 +256,8 @@ CREATE INDEX messages_in_motion ON messages (state)
 CREATE INDEX messages_with_content ON messages (coalesce(look_at, accepted_at)) WHERE content IS NOT NULL;
 CREATE INDEX messages_by_topic ON messages (topic, id) WHERE topic IS NOT NULL; -- use of topics
 CREATE INDEX messages_by_campaign ON messages (campaign, id) WHERE campaign IS NOT NULL;
+-- Messages that follow their campaign's state. Triggers create one for each person.
+CREATE INDEX messages_moving_by_campaign ON messages (campaign, id) WHERE campaign IS NOT NULL AND content IS NOT NULL;
 -- Whether a later message has the collapse key of one that is withdrawn.
 CREATE INDEX messages_by_collapse_key ON messages (app, topic_header, id) WHERE topic_header IS NOT NULL;
 

@@ -4,7 +4,7 @@
 CREATE TABLE user_events (
     id         uuid        PRIMARY KEY, -- UUIDv7 of the time at which it was reported
     app        uuid        NOT NULL REFERENCES apps, -- owner
-    event      text        NOT NULL CHECK (length(event) BETWEEN 1 AND 64), -- the sender's id, by which repeats are dropped
+    event      text        NOT NULL CHECK (length(event) BETWEEN 1 AND 128), -- the sender's id, by which repeats are dropped
     person     uuid        NOT NULL, -- model::person: the user, or the browser of an anonymous user
     name       text        NOT NULL CHECK (name ~ '^[A-Za-z0-9_.-]{1,64}$'), -- kind of event
     at         timestamptz NOT NULL, -- time of the event
@@ -20,7 +20,8 @@ CREATE TABLE triggers (
     cause    text   NOT NULL, -- campaign::trigger::Cause: what lets a person enter
     unless   text[] NOT NULL, -- names of events that end a wait
     rule     jsonb  NOT NULL, -- campaign::trigger::Trigger
-    paced_at timestamptz -- at a send rate, time from which the next message may be created; null: now
+    -- Time from which the next message may be created, at a send rate or after a failure; null: now.
+    paced_at timestamptz
 );
 COMMENT ON TABLE triggers IS 'Campaigns that events trigger. A trigger is in force while its campaign is started or paused.';
 CREATE INDEX triggers_by_app ON triggers (app);
@@ -33,6 +34,7 @@ CREATE TABLE trigger_entries (
     caused_at    timestamptz NOT NULL, -- time of the event that the entry is for
     user_id      text,       -- the user to send to, in all browsers; null: `subscription` is the recipient
     subscription uuid,       -- the browser to send to; null: all browsers of the user
+    life         integer,    -- `life` of the subscription: of another life, it is another person's
     event        uuid,       -- user_events.id of the event; null: not an event of the site
     follows      uuid,       -- the message that it follows up; null: not a follow-up
     postponed    boolean     NOT NULL DEFAULT false, -- due at the person's own hour
@@ -44,6 +46,8 @@ COMMENT ON TABLE trigger_entries IS
     'People in triggers. A person waits in a trigger once at a time. The row outlives the wait while the last message limits '
     'the next one.';
 CREATE INDEX trigger_entries_due ON trigger_entries (campaign, due_at) WHERE due_at IS NOT NULL;
+-- Rows whose last message no longer limits the next one.
+CREATE INDEX trigger_entries_limited ON trigger_entries (campaign, sent_at) WHERE due_at IS NULL;
 CREATE INDEX trigger_entries_by_person ON trigger_entries (app, person);
 
 CREATE TABLE trigger_counts (

@@ -81,11 +81,17 @@ pub(crate) enum CampaignRef {
     Slug(String),
 }
 
+impl CampaignRef {
+    pub(crate) fn of(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Slug(text.to_owned()), Self::Id)
+    }
+}
+
 impl std::str::FromStr for CampaignRef {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.parse().map_or_else(|_| Self::Slug(text.to_owned()), Self::Id))
+        Ok(Self::of(text))
     }
 }
 
@@ -139,14 +145,10 @@ pub(crate) async fn create(
 /// Checks a plan against its app: topics, segments and other objects that it refers to.
 async fn check(state: &ApiState, app: &App, body: &CampaignPlan, faults: Faults) -> Result<Plan, Problem> {
     let followed = match &body.follows {
-        Some(follow) => {
-            let named: CampaignRef =
-                follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
-            match find_any(state, app, &named).await? {
-                Some(row) => Some(Followed { id: row.id, trigger: trigger(&open(state, &row)?.checked).cloned() }),
-                None => None,
-            }
-        }
+        Some(follow) => match find_any(state, app, &CampaignRef::of(&follow.campaign)).await? {
+            Some(row) => Some(Followed { id: row.id, trigger: trigger(&open(state, &row)?.checked).cloned() }),
+            None => None,
+        },
         None => None,
     };
     body.check(state, app, followed.as_ref(), faults).await

@@ -33,7 +33,7 @@ const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
 const LATER: Duration = Duration::from_secs(60);
 /// Minimum lifetime of a message before its campaign expires. A message with zero seconds to live is sent at any later
 /// time.
-const LIFE_MIN: TimeDelta = TimeDelta::seconds(1);
+pub(super) const LIFE_MIN: TimeDelta = TimeDelta::seconds(1);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
@@ -149,7 +149,7 @@ impl CampaignStep<'_> {
         self.ends_at().is_some_and(|end| end <= self.now)
     }
 
-    /// Lets a campaign with a trigger go on until it expires: events create its messages, not the schedule.
+    /// Keeps a campaign with a trigger running until it expires. Events create its messages, not the schedule.
     async fn await_events(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         if self.has_expired() {
             scheduler::expire(conn, self.due.id).await?;

@@ -1,7 +1,7 @@
 //! Sends the messages of triggers: each entry that is due becomes a message to one person. A step is a transaction on the
 //! entries of one campaign: they end, their messages are stored, and follow-ups begin to wait, together.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use tracing::{error, warn};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::campaigns::open_plan;
+use super::campaigns::{LIFE_MIN, open_plan};
 use bellwire_core::clock::{Clock, Timestamp, derived_uuid_of, uuid_of};
 use bellwire_core::id::{CampaignId, MessageId, SubscriptionId};
 use bellwire_core::template::MessageContent;
-use bellwire_dispatch::idle::Rest;
+use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_rules::campaign::parts;
 use bellwire_rules::campaign::plan::{Pace, Plan, PlannedMessage};
 use bellwire_rules::campaign::trigger::Cause;
@@ -28,7 +28,7 @@ use bellwire_store::queue::sending::{self, Addressed, Audience, NewMessage};
 use bellwire_store::transactions::begin;
 use bellwire_store::triggers::counts::{self, EntryCounts};
 use bellwire_store::triggers::due::{self, DueEntry, LockedTrigger};
-use bellwire_store::triggers::observing::{Observed, observe};
+use bellwire_store::triggers::observing::{Observed, apply};
 use bellwire_store::triggers::recipients;
 use bellwire_vault::{CONTENT, Vault};
 
@@ -36,66 +36,85 @@ use bellwire_vault::{CONTENT, Vault};
 const AT_ONCE: i64 = 200;
 /// Interval of looks at the next due entry while triggers run.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Interval of looks while no trigger runs.
+/// Interval of looks while no trigger runs, or after an error.
 const IDLE_EVERY: Duration = Duration::from_secs(2);
+/// Delay of a campaign whose plan cannot be opened, or whose step failed.
+const LATER: TimeDelta = TimeDelta::seconds(60);
+/// Minimum time for which an entry may be late. A message without a time to live is sent at any later time, too.
+const LATE_MIN: TimeDelta = TimeDelta::minutes(5);
 
 pub(crate) async fn send_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     loop {
-        let wait = match send_due(&pool, &vault, &clock).await {
-            Ok(wait) => wait,
+        let (look, at_rest) = match send_due(&pool, &vault, &clock).await {
+            Ok(waits) => waits,
             Err(error) => {
                 warn!(%error, "entries of triggers could not be sent; it is tried again");
-                IDLE_EVERY
+                (IDLE_EVERY, IDLE_EVERY)
             }
         };
-        rest.pause(LOOK_EVERY, wait).await;
+        rest.pause(look, at_rest).await;
     }
 }
 
-/// Sends all that is due. Returns the time until the next look.
-pub async fn send_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<Duration> {
+/// Sends all that is due, a step of each campaign in turn. Returns the time until the next look, and that in idle mode.
+pub async fn send_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<(Duration, Duration)> {
     let running = due::running(pool).await?;
     let is_due = |next_at: Option<Timestamp>| next_at.is_some_and(|at| at <= clock.now());
-    for trigger in running.iter().filter(|trigger| is_due(trigger.next_at)) {
-        while step(pool, vault, trigger.campaign, clock.now()).await? {}
+    let mut due: Vec<CampaignId> =
+        running.iter().filter(|trigger| is_due(trigger.next_at)).map(|trigger| trigger.campaign).collect();
+    while !due.is_empty() {
+        let mut more = Vec::new();
+        for campaign in due {
+            match step(pool, vault, campaign, clock.now()).await {
+                Ok(true) => more.push(campaign),
+                Ok(false) => {}
+                // The next look tries again.
+                Err(error) if is_collision(&error) => {}
+                Err(error) => {
+                    error!(%error, %campaign, "entries of a campaign could not be sent; they wait");
+                    due::pace(&mut *pool.acquire().await?, campaign, clock.now() + LATER).await?;
+                }
+            }
+        }
+        due = more;
     }
-    Ok(if running.is_empty() { IDLE_EVERY } else { LOOK_EVERY })
+    if running.is_empty() {
+        return Ok((IDLE_EVERY, AT_REST));
+    }
+    let next = running.iter().filter_map(|trigger| trigger.next_at).min();
+    let wait = next.map_or(AT_REST, |at| (at - clock.now()).to_std().unwrap_or_default());
+    Ok((LOOK_EVERY, wait.clamp(LOOK_EVERY, AT_REST)))
 }
 
 /// Sends some due entries of a campaign. Returns whether there may be more.
 async fn step(pool: &PgPool, vault: &Vault, campaign: CampaignId, now: Timestamp) -> sqlx::Result<bool> {
     let mut tx = begin(pool).await?;
     let Some(trigger) = due::lock(&mut tx, campaign).await? else { return Ok(false) };
+    if trigger.paced_at.is_some_and(|at| at > now) {
+        return Ok(false);
+    }
     let Some(plan) = open_plan(vault, campaign, &trigger.plan) else {
         error!(%campaign, "the plan of a campaign cannot be opened; its entries wait");
-        return Ok(false);
+        due::pace(&mut tx, campaign, now + LATER).await?;
+        return tx.commit().await.map(|()| false);
     };
-    let limit = allowed(&plan, trigger.paced_at, now);
+    // The scheduler ends it, and its entries.
+    if plan.expires_at.is_some_and(|end| end - LIFE_MIN <= now) {
+        return Ok(false);
+    }
+    let step = DueStep { vault, trigger: &trigger, plan: &plan, now };
+    let limit = step.allowed();
     let entries = due::entries(&mut tx, &trigger, limit, now).await?;
     let n = entries.len();
-    if n == 0 {
-        return Ok(false);
+    if n > 0 {
+        step.send(&mut tx, entries).await?;
+        tx.commit().await?;
     }
-    let run = Run { vault, trigger: &trigger, plan: &plan, now };
-    match run.send(&mut tx, entries).await {
-        Ok(()) => tx.commit().await?,
-        // The next look tries again.
-        Err(error) if is_collision(&error) => return Ok(false),
-        Err(error) => return Err(error),
-    }
-    Ok(n as i64 == limit && plan.pace.is_none())
-}
-
-/// Returns the maximum number of entries to send now, at the campaign's rate.
-fn allowed(plan: &Plan, paced_at: Option<Timestamp>, now: Timestamp) -> i64 {
-    let Some(Pace::PerMinute(per_minute)) = plan.pace else { return AT_ONCE };
-    let since = paced_at.unwrap_or(now).max(now - TimeDelta::seconds(1));
-    let fitting = (now - since).num_milliseconds().max(0) * i64::from(per_minute) / 60_000 + 1;
-    fitting.min(AT_ONCE)
+    Ok(n as i64 == limit)
 }
 
 /// One transaction on due entries of a campaign.
-struct Run<'a> {
+struct DueStep<'a> {
     vault: &'a Vault,
     trigger: &'a LockedTrigger,
     plan: &'a Plan,
@@ -105,7 +124,26 @@ struct Run<'a> {
 /// An entry with the index of its variant.
 type Assigned = (DueEntry, usize);
 
-impl Run<'_> {
+impl DueStep<'_> {
+    /// Returns the time from one message to the next in microseconds. `None`: no send rate.
+    fn interval_us(&self) -> Option<i64> {
+        match self.plan.pace {
+            Some(Pace::PerMinute(per_minute)) => Some(60_000_000 / i64::from(per_minute.max(1))),
+            _ => None,
+        }
+    }
+
+    /// Returns the time from which messages at the send rate count: at most the last second is made up for.
+    fn paced_since(&self) -> Timestamp {
+        self.trigger.paced_at.unwrap_or(self.now).max(self.now - TimeDelta::seconds(1))
+    }
+
+    /// Returns the maximum number of entries to send now.
+    fn allowed(&self) -> i64 {
+        let waited_us = (self.now - self.paced_since()).num_microseconds().unwrap_or(0);
+        self.interval_us().map_or(AT_ONCE, |us| (waited_us / us.max(1) + 1).min(AT_ONCE))
+    }
+
     async fn send(&self, conn: &mut PgConnection, entries: Vec<DueEntry>) -> sqlx::Result<()> {
         let mut counts = EntryCounts::default();
         let mut ended: Vec<Uuid> = Vec::new();
@@ -124,7 +162,7 @@ impl Run<'_> {
             }
         }
         let assigned = self.at_own_hours(conn, assigned).await?;
-        let (mut letters, mut sent) = (Vec::new(), Vec::new());
+        let (mut letters, mut addressees) = (Vec::new(), Vec::new());
         for ((entry, variant), browsers) in self.with_recipients(conn, assigned).await? {
             if browsers.is_empty() {
                 counts.excluded += 1;
@@ -132,20 +170,32 @@ impl Run<'_> {
                 continue;
             }
             letters.push(self.letter(&entry, variant, browsers));
-            sent.push((entry, variant));
+            addressees.push((entry, variant));
+        }
+        let mut sent = Vec::new();
+        let stored = self.store(conn, &letters).await?;
+        for ((letter, (entry, variant)), is_stored) in letters.into_iter().zip(addressees).zip(stored) {
+            match is_stored {
+                true => sent.push((letter.message.id, entry, variant)),
+                // The browsers have just been deleted.
+                false => {
+                    counts.excluded += 1;
+                    ended.push(entry.person);
+                }
+            }
         }
         counts.sent = sent.len() as i64;
-        self.store(conn, &letters, &sent).await?;
-        let people: Vec<Uuid> = sent.iter().map(|(entry, _)| entry.person).collect();
+        self.assign(conn, &sent).await?;
+        let people: Vec<Uuid> = sent.iter().map(|(_, entry, _)| entry.person).collect();
         due::finish(conn, self.trigger, &people, &ended, self.now).await?;
-        if let Some(Pace::PerMinute(per_minute)) = self.plan.pace {
-            let each = TimeDelta::milliseconds(60_000 / i64::from(per_minute.max(1)));
-            let since = self.trigger.paced_at.unwrap_or(self.now).max(self.now - TimeDelta::seconds(1));
-            let taken = i32::try_from(people.len() + ended.len()).unwrap_or(i32::MAX);
-            due::pace(conn, self.trigger.campaign, since.max(self.now - each) + each * taken).await?;
+        if let Some(us) = self.interval_us() {
+            let taken = i64::try_from(people.len()).unwrap_or(i64::MAX);
+            let paced_at = self.paced_since() + TimeDelta::microseconds(us.saturating_mul(taken));
+            due::pace(conn, self.trigger.campaign, paced_at).await?;
         }
-        counts::add(conn, &BTreeMap::from([(self.trigger.campaign, counts)]), self.now).await?;
-        self.follow_up(conn, &letters, &sent).await
+        let mut all = self.follow_up(conn, &sent).await?;
+        all.insert(self.trigger.campaign, counts);
+        counts::add(conn, &all, self.now).await
     }
 
     /// Returns the index of a person's variant. `None`: the person is in the control group.
@@ -167,7 +217,7 @@ impl Run<'_> {
         }
         let (app, home) = (self.trigger.app, calendar::zone(&self.trigger.timezone).unwrap_or(Tz::UTC));
         let only: Vec<DueEntry> = waiting.iter().map(|(entry, _)| entry.clone()).collect();
-        let browsers = recipients::browsers(conn, self.vault, app, &only).await?;
+        let browsers = recipients::browsers(conn, self.vault, app, &only, self.now).await?;
         let first: Vec<Option<SubscriptionId>> = browsers.iter().map(|ids| ids.first().copied()).collect();
         let people = only.iter().zip(&first).filter_map(|(entry, id)| Some(((*id)?, recipients::person(app, entry))));
         let habits = recipients::habits(conn, app, &people.collect::<Vec<_>>()).await?;
@@ -196,7 +246,7 @@ impl Run<'_> {
     ) -> sqlx::Result<Vec<(Assigned, Vec<SubscriptionId>)>> {
         let app = self.trigger.app;
         let only: Vec<DueEntry> = entries.iter().map(|(entry, _)| entry.clone()).collect();
-        let mut browsers = recipients::browsers(conn, self.vault, app, &only).await?;
+        let mut browsers = recipients::browsers(conn, self.vault, app, &only, self.now).await?;
         for (place, variant) in self.plan.variants.iter().enumerate() {
             let of_variant = || entries.iter().zip(&browsers).filter(|((_, variant), _)| *variant == place);
             let ids: Vec<SubscriptionId> = of_variant().flat_map(|(_, ids)| ids).copied().collect();
@@ -209,22 +259,17 @@ impl Run<'_> {
                 ids.retain(|id| within.contains(id));
             }
         }
-        let reacted = self.with_reaction(conn, &entries).await?;
-        for ((entry, _), ids) in entries.iter().zip(&mut browsers) {
-            if entry.follows.is_some_and(|message| reacted.contains(&message)) {
-                ids.clear();
+        if let Some(reaction) = self.trigger.rule.did_not {
+            let followed: Vec<MessageId> = entries.iter().filter_map(|(entry, _)| entry.follows).collect();
+            let all: Vec<SubscriptionId> = browsers.iter().flatten().copied().collect();
+            let open = recipients::without_reaction(conn, &followed, reaction, &all).await?;
+            for ((entry, _), ids) in entries.iter().zip(&mut browsers) {
+                if entry.follows.is_some_and(|message| !open.contains(&message)) {
+                    ids.clear();
+                }
             }
         }
         Ok(entries.into_iter().zip(browsers).collect())
-    }
-
-    /// Returns the followed messages to which their recipients have reacted.
-    async fn with_reaction(&self, conn: &mut PgConnection, entries: &[Assigned]) -> sqlx::Result<HashSet<MessageId>> {
-        let followed: Vec<MessageId> = entries.iter().filter_map(|(entry, _)| entry.follows).collect();
-        match self.trigger.rule.did_not {
-            Some(reaction) if !followed.is_empty() => recipients::with_reaction(conn, &followed, reaction).await,
-            _ => Ok(HashSet::new()),
-        }
     }
 
     fn letter(&self, entry: &DueEntry, variant: usize, browsers: Vec<SubscriptionId>) -> Addressed {
@@ -262,47 +307,52 @@ impl Run<'_> {
         Addressed { message, audience }
     }
 
-    /// Stores the messages. Their delivery ids derive from the event, so that browsers show a message once that a restored
-    /// server sends again.
-    async fn store(&self, conn: &mut PgConnection, letters: &[Addressed], sent: &[Assigned]) -> sqlx::Result<()> {
+    /// Stores the messages. Returns for each whether it has a recipient.
+    async fn store(&self, conn: &mut PgConnection, letters: &[Addressed]) -> sqlx::Result<Vec<bool>> {
         if letters.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        sending::send(conn, self.vault, &letters.iter().collect::<Vec<_>>(), None, self.now).await?;
+        let sent = sending::send(conn, self.vault, &letters.iter().collect::<Vec<_>>(), None, self.now).await?;
+        Ok(sent.into_iter().map(|sent| sent.unknown.is_empty()).collect())
+    }
+
+    /// Assigns the messages to the campaign. Their delivery ids derive from the event, so that browsers show a message once that a
+    /// restored server sends again.
+    async fn assign(&self, conn: &mut PgConnection, sent: &[(MessageId, DueEntry, usize)]) -> sqlx::Result<()> {
+        let campaign = self.trigger.campaign.0;
         let root = |entry: &DueEntry| {
-            let campaign = self.trigger.campaign.0;
             let at = entry.caused_at.timestamp_micros().to_be_bytes();
             derived_uuid_of(
                 entry.caused_at,
                 &[b"entry of a trigger", campaign.as_bytes(), entry.person.as_bytes(), &at],
             )
         };
-        let assigned = letters.iter().zip(sent).map(|(letter, (entry, variant))| {
-            (letter.message.id, i16::try_from(*variant).unwrap_or(i16::MAX), root(entry))
-        });
-        due::assign(conn, self.trigger.campaign, &assigned.collect::<Vec<_>>()).await
+        let variant = |variant: usize| i16::try_from(variant).unwrap_or(i16::MAX);
+        let assigned: Vec<_> = sent.iter().map(|(id, entry, place)| (*id, variant(*place), root(entry))).collect();
+        due::assign(conn, self.trigger.campaign, &assigned).await
     }
 
-    /// Lets the recipients enter the campaigns that follow up this one.
-    async fn follow_up(&self, conn: &mut PgConnection, letters: &[Addressed], sent: &[Assigned]) -> sqlx::Result<()> {
+    /// Lets the recipients enter the campaigns that follow up this one. Returns the counts of these campaigns.
+    async fn follow_up(
+        &self,
+        conn: &mut PgConnection,
+        sent: &[(MessageId, DueEntry, usize)],
+    ) -> sqlx::Result<BTreeMap<CampaignId, EntryCounts>> {
         let app = self.trigger.app;
-        let observed = letters.iter().zip(sent).map(|(letter, (entry, _))| Observed {
+        let observed = sent.iter().map(|(id, entry, _)| Observed {
             cause: Cause::Sent(self.trigger.campaign),
             person: recipients::person(app, entry),
             browser: None,
             at: self.now,
             user: entry.user_id.as_deref(),
-            subscription: entry.subscription,
+            subscription: entry.subscription.zip(entry.life),
             event: entry.event(),
-            follows: Some(letter.message.id),
+            follows: Some(*id),
             properties: None,
         });
-        observe(conn, app, &observed.collect::<Vec<_>>(), self.now).await
+        apply(conn, app, &observed.collect::<Vec<_>>(), self.now).await
     }
 }
-
-/// Minimum time for which an entry may be late. A message without a time to live is sent at any later time, too.
-const LATE_MIN: TimeDelta = TimeDelta::minutes(5);
 
 /// Returns the content of a message with the properties of its event as data of the template.
 fn content(body: &PlannedMessage, properties: Option<Vec<u8>>) -> Vec<u8> {

@@ -7,6 +7,7 @@ mod refusals;
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire_simulator::gateways::{Rule, RuleAction};
 use bellwire_store::triggers::counts;
 use serde_json::{Value, json};
 
@@ -115,7 +116,7 @@ async fn purchase_ends_the_wait_for_a_reminder() {
 }
 
 #[tokio::test]
-async fn reports_out_of_order_have_the_result_of_their_times() {
+async fn order_of_reports_changes_nothing() {
     let app = TestApp::start().await;
     let [ann, ben] = app.subscribe("fcm", 0..2).await.try_into().unwrap_or_else(|_| panic!("two"));
     start_reminder(&app, json!({})).await;
@@ -223,7 +224,17 @@ async fn follow_up_reaches_who_did_not_click() {
     let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
     let plan = json!({"slug": "again", "follows": follows,
         "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
-    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
+    app.call(Method::POST, "/v1/apps/shop/campaigns", plan.clone()).await.ok(201);
+    let later = json!({"slug": "later", "schedule": {"on": "subscribed"}, "message": plan["message"]});
+    app.call(Method::POST, "/v1/apps/shop/campaigns", later.clone()).await.ok(201);
+    let mut of_draft = plan.clone();
+    (of_draft["slug"], of_draft["follows"]["campaign"]) = (json!("of-draft"), json!("later"));
+    app.call(Method::POST, "/v1/apps/shop/campaigns", of_draft).await.ok(201);
+    assert_eq!(order(&app, "of-draft", "start").await.status, 409, "the first step is a draft");
+    app.call(Method::PUT, "/v1/apps/shop/campaigns/later", json!({"slug": "later", "message": later["message"]}))
+        .await
+        .ok(200);
+    assert_eq!(order(&app, "of-draft", "start").await.status, 409, "the first step has a schedule by now");
     order(&app, "again", "start").await.ok(200);
     for user in [ann, ben, cat] {
         did(&app, user, "cart_added").await;
@@ -236,6 +247,25 @@ async fn follow_up_reaches_who_did_not_click() {
     let each: Vec<usize> = browsers.iter().map(|browser| shown(&app, browser).len()).collect();
     assert_eq!(each, [1, 1, 2], "ann clicked, ben bought");
     assert_eq!(counts(&app, "again").await, [3, 0, 1, 0, 0, 1, 0, 1]);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn follow_up_needs_an_accepted_message() {
+    let app = TestApp::start().await;
+    let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
+    let plan = json!({"slug": "again", "follows": follows,
+        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
+    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
+    order(&app, "again", "start").await.ok(200);
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::BadRequest)).unwrap();
+    did(&app, "ann", "cart_added").await;
+    advance(&app, 30 * MINUTE).await;
+    assert!(app.simulator.remove_rule(rule));
+    advance(&app, HOUR).await;
+    assert_eq!((shown(&app, &ann).len(), counts(&app, "again").await[5]), (0, 1));
     app.finish().await;
 }
 
@@ -261,6 +291,7 @@ async fn pause_and_cancel_hold_for_people_who_wait() {
     assert_eq!(counts(&app, "reminder").await, [2, 0, 0, 0, 0, 0, 1, 1]);
     did(&app, "ann", "cart_added").await;
     order(&app, "reminder", "cancel").await.ok(200);
+    app.call(Method::DELETE, "/v1/apps/shop/campaigns/reminder", Value::Null).await.ok(409);
     advance(&app, HOUR).await;
     app.sweep().await;
     assert_eq!((shown(&app, &ann).len(), counts(&app, "reminder").await[2]), (1, 1));

@@ -105,12 +105,13 @@ pub async fn change(
     }
 }
 
-/// Deletes a draft or a finished campaign. Returns `false` if it does not exist or is running, or its messages are not
-/// cancelled yet.
+/// Deletes a draft or a finished campaign. Returns `false` if it does not exist or is running, or its messages and
+/// entries are not cancelled yet.
 pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
     let deleted = rows_affected!(
         &mut *conn,
-        "DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled') AND NOT unsteered",
+        "DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled') AND NOT unsteered
+           AND NOT EXISTS (SELECT FROM trigger_entries WHERE campaign = $1)",
         (id.0)
     )?;
     if deleted == 1 {

@@ -14,13 +14,14 @@
 //! 2. `subscriptions` by (shard, id), and with them the rows of the same key: `topic_members`, policies, stops; `cap_uses` by person.
 //!    A transaction that creates a lane then takes the advisory lock of its app's lanes, and shares `messages` for later, by id, before it
 //!    takes `cursors`; one that stores such a message shares the advisory lock. Both take `topics` after it. Neither steers a message
-//!    The advisory locks of [people](triggers::observing::lock_people) follow, and `trigger_entries` within them
 //! 3. `receipt_counts` by message
 //! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
 //! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
-//! 6. `message_counts` by (message, lane), `trigger_counts` by campaign
+//! 6. `message_counts` by (message, lane)
 //! 7. `webhooks` by id, and `apps` for what they hear
 //! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
+//! 9. the advisory locks of [people](triggers::observing::lock_people), `trigger_entries` within them, and `trigger_counts` by campaign.
+//!    Only rows of new messages, which no other transaction can lock, are inserted after it
 //!
 //! A transaction that [adds to or deletes `habits`](audience::engagement_stats) waits for an advisory lock and holds it to its end. It
 //! takes no lock of 0 to 5 after it.

@@ -67,9 +67,9 @@ pub(crate) async fn list(
         (Some(_), None) => return Err(Problem::invalid_parameter("user", USER_ID_RULE)),
         (None, Some(id)) => {
             let browser = user_events::browsers(&state.pool, app, &[id]).await?.remove(&id);
-            let (user, origin) = browser.ok_or_else(|| Problem::not_found("subscription"))?;
-            let user = user.map(|user| Person::of_user(app, &user).id());
-            user.into_iter().chain([origin.0]).collect()
+            let browser = browser.ok_or_else(|| Problem::not_found("subscription"))?;
+            let user = browser.user.map(|user| Person::of_user(app, &user).id());
+            user.into_iter().chain([browser.origin.0]).collect()
         }
         _ => return Err(Problem::invalid_parameter("user", "must be set, or else `subscription`")),
     };

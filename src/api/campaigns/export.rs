@@ -23,8 +23,7 @@ pub(in crate::api) async fn plan_for_export(
         return Ok(None);
     }
     let Some(follow) = &mut given.follows else { return Ok(Some(given)) };
-    let named: CampaignRef = follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
-    let Some(followed) = find_any(state, app, &named).await? else { return Ok(None) };
+    let Some(followed) = find_any(state, app, &CampaignRef::of(&follow.campaign)).await? else { return Ok(None) };
     let when = open(state, followed.id, &followed.plan)?.checked.when;
     // Ids are others elsewhere.
     follow.campaign = followed.slug;

@@ -167,7 +167,7 @@ pub(super) struct StoredPlan {
 /// Campaign that another one follows up.
 pub(super) struct Followed {
     pub id: CampaignId,
-    /// Its trigger. `None`: a schedule determines its runs.
+    /// Trigger of that campaign. `None`: a schedule determines its runs.
     pub trigger: Option<Trigger>,
 }
 

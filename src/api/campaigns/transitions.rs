@@ -10,7 +10,7 @@ use super::super::http::extract::PathId;
 use super::super::http::problem::{Problem, ProblemCode};
 use super::super::{ApiState, Work};
 use super::view::CampaignResponse;
-use super::{CampaignRef, find, open, view};
+use super::{CampaignRef, find, find_any, open, trigger, view};
 use crate::api::messages::send_at::LATE_MAX;
 use crate::api::messages::withdraw::{self, Withdrawing};
 use bellwire_core::clock::Timestamp;
@@ -19,6 +19,7 @@ use bellwire_rules::campaign::plan::Plan;
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::{CampaignOrder, CampaignState, OrderResult};
 use bellwire_store::campaigns::{CampaignRow, transitions};
+use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::{AuditAction, AuditEntry};
 use bellwire_store::queue::withdrawals;
 
@@ -38,7 +39,29 @@ pub(crate) async fn start(
             "The start time of this campaign has passed. Change its plan.",
         ));
     }
+    if row.state == CampaignState::Draft {
+        refuse_stale_follow_up(&state, &server.app, &plan, &row).await?;
+    }
     steer(&server, &state, row, CampaignOrder::Start).await
+}
+
+/// Refuses a follow-up whose plan depends on what the followed campaign was when the plan was saved.
+async fn refuse_stale_follow_up(state: &ApiState, app: &App, plan: &Plan, row: &CampaignRow) -> Result<(), Problem> {
+    let Some(follow) = open(state, row)?.given.follows else { return Ok(()) };
+    let followed = find_any(state, app, &CampaignRef::of(&follow.campaign)).await?;
+    let Some(followed) = followed else {
+        return Err(Problem::new(ProblemCode::CampaignState, "The campaign that this one follows was deleted."));
+    };
+    let theirs = open(state, &followed)?.checked;
+    let detail = match (trigger(plan), trigger(&theirs)) {
+        (None, None) => return Ok(()),
+        (Some(_), Some(_)) if followed.state == CampaignState::Draft => {
+            "Start the campaign that this one follows first."
+        }
+        (Some(own), Some(theirs)) if own.unless == theirs.unless => return Ok(()),
+        _ => "The campaign that this one follows has changed since. Save the plan of this campaign again.",
+    };
+    Err(Problem::new(ProblemCode::CampaignState, detail))
 }
 
 pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {

@@ -36,7 +36,7 @@ pub(crate) struct TriggerTrial {
     entered: usize,
     /// Waits that an event of `unless` would have ended.
     cancelled: usize,
-    /// Events that would have let nobody enter because of `at_most`.
+    /// Events that `at_most` would have refused.
     limited: usize,
     /// The same by hour, without hours in which nothing happened.
     hours: Vec<TriggerTrialHour>,
@@ -55,7 +55,7 @@ pub(crate) struct TriggerTrialHour {
     entered: usize,
     /// Waits among them that would have been ended.
     cancelled: usize,
-    /// Events that would have let nobody enter.
+    /// Events that `at_most` would have refused.
     limited: usize,
 }
 

@@ -129,7 +129,7 @@ pub(crate) struct TriggerCounts {
     waiting: i64,
     /// Waits that an event of `unless` ended, or the end of the campaign.
     cancelled: i64,
-    /// Events that let nobody enter because of `at_most`.
+    /// Events that `at_most` refused.
     limited: i64,
     /// People in the control group.
     held_out: i64,

@@ -16,7 +16,7 @@ use crate::api::http::draft::Draft;
 use crate::api::http::extract::{BodyLimit, PathId, USER_ID_RULE, is_user_id};
 use crate::api::http::problem::{Faults, Problem};
 use crate::api::http::routes::routes;
-use crate::api::subscriptions::response::unknown;
+use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::permission::BrowserRight;
@@ -24,7 +24,7 @@ use bellwire_core::request_time;
 use bellwire_rules::campaign::trigger::is_event_name;
 use bellwire_store::audience::aliases;
 use bellwire_store::operations::retrying::retrying;
-use bellwire_store::triggers::user_events::{self, NewEvent};
+use bellwire_store::triggers::user_events::{self, EventBrowser, NewEvent};
 
 /// Routes that browsers may call, too.
 pub(in crate::api) fn public_routes() -> OpenApiRouter<ApiState> {
@@ -67,7 +67,8 @@ pub(crate) struct UserEvent {
     user_id: Option<String>,
     /// Browser of the event. If it has a user, the event is that user's.
     subscription: Option<SubscriptionId>,
-    /// Time of the event, at most one year ago. By default now. An event older than a day lets nobody enter a trigger.
+    /// Time of the event, at most one year ago. By default now. Only events of the last day let
+    /// people enter a trigger.
     #[serde(default, deserialize_with = "request_time::optional")]
     at: Option<DateTime<Utc>>,
     /// Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON.
@@ -104,16 +105,15 @@ pub(crate) async fn record(
     let browsers = user_events::browsers(&state.pool, app, &named).await?;
     for (place, event) in batch.events.iter().enumerate().take(EVENTS_MAX) {
         let is_known = event.subscription.is_none_or(|id| browsers.contains_key(&id));
-        faults.require(is_known, &format!("/events/{place}/subscription"), "names no active subscription of this app");
+        faults.require(is_known, &format!("/events/{place}/subscription"), "names no subscription of this app");
     }
     faults.finish()?;
     let new: Vec<(Uuid, NewEvent)> = batch
         .events
         .into_iter()
         .map(|event| {
-            let browser = event.subscription.and_then(|id| Some((id, browsers.get(&id)?)));
-            let user = browser.and_then(|(_, (user, _))| user.clone());
-            event.into_new(user, browser.map(|(id, (_, origin))| (id, *origin)), &state, now)
+            let browser = event.subscription.and_then(|id| browsers.get(&id)).cloned();
+            event.into_new(browser, &state, now)
         })
         .collect();
     let recorded = store(&state, app, &new, now).await?;
@@ -131,19 +131,13 @@ impl UserEvent {
         faults.require(is_in_range, &format!("{place}/at"), "must be at most one year ago, and not in the future");
     }
 
-    fn into_new(
-        self,
-        user: Option<String>,
-        browser: Option<(SubscriptionId, SubscriptionId)>,
-        state: &ApiState,
-        now: Timestamp,
-    ) -> (Uuid, NewEvent) {
+    fn into_new(self, browser: Option<EventBrowser>, state: &ApiState, now: Timestamp) -> (Uuid, NewEvent) {
         let id = state.clock.uuid();
         let event = NewEvent {
             event: self.id.unwrap_or_else(|| id.to_string()),
             name: self.name,
             at: self.at.unwrap_or(now).min(now),
-            user: self.user_id.or(user),
+            user: self.user_id.or_else(|| browser.as_ref()?.user.clone()),
             browser,
             properties: self.properties,
         };
@@ -209,18 +203,20 @@ pub(crate) async fn track(
     let mut tx = state.begin().await?;
     let row = aliases::lock_current(&mut tx, &state.vault, app, id, client.right()).await?.ok_or_else(unknown)?;
     tx.rollback().await?;
-    let browsers = user_events::browsers(&state.pool, app, &[row.id]).await?;
-    let Some((user, origin)) = browsers.get(&row.id) else { return Err(unknown()) };
+    if !row.state.lives() {
+        return Err(ended());
+    }
+    let browser = user_events::browsers(&state.pool, app, &[row.id]).await?.remove(&row.id).ok_or_else(unknown)?;
     let event = UserEvent {
         // Ids of browsers never meet those of the site's servers.
-        id: event.id.map(|id| format!("{}.{id}", &row.id.0.simple().to_string()[12..])),
+        id: event.id.map(|id| format!("{}.{id}", row.id.0.simple())),
         name: event.name,
-        user_id: user.clone(),
+        user_id: None,
         subscription: Some(row.id),
         at: None,
         properties: event.properties,
     };
-    let new = event.into_new(None, Some((row.id, *origin)), &state, now);
+    let new = event.into_new(Some(browser), &state, now);
     store(&state, app, &[new], now).await?;
     Ok(StatusCode::NO_CONTENT)
 }

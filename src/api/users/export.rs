@@ -193,7 +193,8 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
         recent_messages: habits.recent,
         clicks_by_hour: habits.hours.0.to_vec(),
     });
-    let waits = due::of_person(&state.pool, app, &[person.id()], ENTRIES_MAX).await?;
+    let people = user_events::people_of_user(&state.pool, app, user).await?;
+    let waits = due::of_person(&state.pool, app, &people, ENTRIES_MAX).await?;
     Ok(PersonHead {
         user_id: user.to_owned(),
         app: slug,
@@ -269,8 +270,8 @@ impl Pages {
     }
 
     async fn events(&mut self, after: Uuid, out: &mut Vec<u8>) -> Result<(), PersonExportError> {
-        let person = Person::of_user(self.app, &self.user);
-        let rows = user_events::of_person(&self.state.pool, self.app, person, after, PAGE).await?;
+        let people = user_events::people_of_user(&self.state.pool, self.app, &self.user).await?;
+        let rows = user_events::of_people(&self.state.pool, self.app, &people, after, PAGE).await?;
         let last = rows.last().map(|row| row.id).filter(|_| rows.len() as i64 == PAGE);
         for row in rows {
             let properties = row.properties(&self.state.vault).map_err(|_| PersonExportError::Sealed)?;

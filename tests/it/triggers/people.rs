@@ -48,7 +48,7 @@ async fn audience_is_checked_when_the_message_is_due() {
 }
 
 #[tokio::test]
-async fn browser_with_another_user_gets_no_message_of_the_first() {
+async fn next_user_of_a_browser_gets_nothing() {
     let app = TestApp::start().await;
     let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     start(&app, "welcome", json!({"on": "joined:news", "after": "10m"}), json!({})).await;
@@ -62,7 +62,36 @@ async fn browser_with_another_user_gets_no_message_of_the_first() {
 }
 
 #[tokio::test]
-async fn anonymous_cart_ends_with_the_purchase_of_its_later_user() {
+async fn unsubscribing_ends_the_wait_for_good() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe("fcm", 0..1).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    report(&app, json!([{"name": "cart_added", "subscription": browser.id}])).await.ok(200);
+    app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", browser.id), Value::Null).await.ok(204);
+    app.come_back("fcm", 0).await;
+    advance(&app, HOUR).await;
+    assert_eq!((shown(&app, &browser).len(), counts(&app, "reminder").await[5]), (0, 1));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn only_new_subscribers_are_welcomed() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    start(&app, "welcome", json!({"on": "subscribed"}), json!({})).await;
+    app.come_back_with("fcm", 0, json!({"user_id": null})).await;
+    app.come_back_with("fcm", 0, json!({"user_id": "ben"})).await;
+    run_scheduler(&app).await;
+    assert_eq!(counts(&app, "welcome").await[0], 0, "logins and logouts");
+    app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", browser.id), Value::Null).await.ok(204);
+    app.come_back("fcm", 0).await;
+    run_scheduler(&app).await;
+    assert_eq!((counts(&app, "welcome").await[7], shown(&app, &browser).len()), (1, 1), "it subscribed again");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn purchase_ends_an_anonymous_wait() {
     let app = TestApp::start().await;
     let browser = app.subscribe("fcm", 0..1).await.remove(0);
     start_reminder(&app, json!({})).await;

@@ -116,5 +116,10 @@ async fn browsers_report_only_their_own_events() {
     assert_eq!(track(token(0)).await.status, 204, "a repeat");
     assert_eq!(track(token(1)).await.status, 404, "of another browser");
     assert_eq!(track(None).await.status, 401);
-    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM user_events").await, 1);
+    let long = json!({"id": "x".repeat(64), "name": "cart_added"});
+    api.browse(Method::POST, &path, token(0).as_deref(), Some(long)).await.ok(204);
+    let own = path.strip_suffix("/events").unwrap();
+    api.browse(Method::DELETE, own, token(0).as_deref(), None).await.ok(204);
+    assert_eq!(track(token(0)).await.status, 409, "it has unsubscribed");
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM user_events").await, 2);
 }

@@ -12,7 +12,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_segment::Expression;
 
-/// Age of an event beyond which it lets nobody enter, so that a history can be reported without sending.
+/// Maximum age of an event that lets people enter. So a history can be reported without sending.
 pub const ENTERS_FOR: TimeDelta = TimeDelta::days(1);
 /// Maximum characters of an event's name.
 pub const EVENT_NAME_MAX: usize = 64;
@@ -23,7 +23,7 @@ pub fn is_event_name(text: &str) -> bool {
     (1..=EVENT_NAME_MAX).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-/// What lets a person enter a trigger.
+/// Cause that lets a person enter a trigger.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// A browser subscribed.
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for Cause {
 /// Rule by which people enter a campaign one by one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trigger {
-    /// What lets a person enter.
+    /// Cause that lets a person enter.
     pub on: Cause,
     /// Condition on the properties of the event. `None`: any event.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
@@ -185,12 +185,12 @@ pub struct PastEvent {
     pub ends: Option<String>,
 }
 
-/// An entry of a trial, or an event that let nobody enter.
+/// An entry of a trial, or an event without an entry because of the limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialEntry {
     /// Time of the event.
     pub at: Timestamp,
-    /// What became of it.
+    /// Result for the person.
     pub result: TrialResult,
 }
 

@@ -154,6 +154,9 @@ pub async fn erase_subscription(
             let erased = erase_row(&mut tx, vault, &erasure.asked(), &row, &mut closing, now).await?;
             add(&mut tx, erasure.id, &erased).await?;
             closing.write(&mut tx, now).await?;
+            if let Some(browser) = erased.browser {
+                housekeeping::forget(&mut tx, erasure.app, browser, now).await?;
+            }
             tx.commit().await?;
             return Ok(Some(erased.stop));
         }
@@ -175,6 +178,8 @@ struct Erased {
     done: bool,
     letters: i64,
     webhook_requests: i64,
+    /// Person of the browser, once its data are deleted.
+    browser: Option<Person>,
 }
 
 /// Ends a locked subscription and discards a chunk of its open dead letters. Deletes its data after the last chunk.
@@ -189,8 +194,12 @@ async fn erase_row(
     let stop = end(conn, row, closing, now).await?;
     let letters = put_letters_aside(conn, asked, row, now).await?;
     let done = letters < CHUNK;
-    let webhook_requests = if done { forget(conn, vault, asked.app, row, now).await? } else { 0 };
-    Ok(Erased { stop, done, letters, webhook_requests })
+    let forgotten = match done {
+        true => Some(forget(conn, vault, asked.app, row, now).await?),
+        false => None,
+    };
+    let webhook_requests = forgotten.map_or(0, |(n, _)| n);
+    Ok(Erased { stop, done, letters, webhook_requests, browser: forgotten.map(|(_, browser)| browser) })
 }
 
 async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::Result<()> {
@@ -225,6 +234,9 @@ pub async fn erase_one(
         let mut closing = Closing::default();
         let erased = erase_row(&mut tx, vault, asked, &row, &mut closing, now).await?;
         closing.write(&mut tx, now).await?;
+        if let Some(browser) = erased.browser {
+            housekeeping::forget(&mut tx, asked.app, browser, now).await?;
+        }
         tx.commit().await?;
         Ok(Some((erased.stop, erased.done && row.id == id)))
     })
@@ -281,7 +293,7 @@ async fn forget(
     app: AppId,
     row: &SubscriptionRow,
     now: Timestamp,
-) -> sqlx::Result<i64> {
+) -> sqlx::Result<(i64, Person)> {
     let nowhere = lost_endpoint_mac(vault, row.id, Lost::Erased);
     let forgotten = fetch_one!(
         &mut *conn,
@@ -297,9 +309,8 @@ async fn forget(
     let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
     caps::forget(&mut *conn, browser).await?;
-    engagement_stats::forget(&mut *conn, app, browser).await?;
-    housekeeping::forget(conn, app, browser, now).await?;
-    Ok(webhook_requests)
+    engagement_stats::forget(conn, app, browser).await?;
+    Ok((webhook_requests, browser))
 }
 
 /// Removes the user from the recipients of a chunk of messages, and schedules a check of their content. Returns whether there
@@ -406,7 +417,6 @@ pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Time
         let user = Person::of_user(erasure.app, user_id);
         caps::forget(&mut *tx, user).await?;
         engagement_stats::forget(&mut tx, erasure.app, user).await?;
-        housekeeping::forget(&mut tx, erasure.app, user, now).await?;
         told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
     }
     let completed = fetch_one!(
@@ -420,6 +430,9 @@ pub async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Time
     )?;
     if erasure.user_id.is_some() {
         prove(&mut tx, &completed, now).await?;
+    }
+    if let Some(user_id) = &erasure.user_id {
+        housekeeping::forget(&mut tx, erasure.app, Person::of_user(erasure.app, user_id), now).await?;
     }
     tx.commit().await?;
     Ok(completed)

@@ -101,6 +101,14 @@ pub enum Registered {
     TooLarge,
 }
 
+/// A subscription after its registration.
+struct Stored {
+    row: SubscriptionRow,
+    new: bool,
+    /// Whether its user has just subscribed: it is new, or had ended by a decision of the user or the browser.
+    subscribes: bool,
+}
+
 enum Unregistered {
     Refused(Registered),
     Failed(sqlx::Error),
@@ -169,10 +177,10 @@ async fn register_within(
     if let Some(old) = old.as_mut().filter(|old| request.wanted.changes_user(old)) {
         forget_what_servers_said(conn, old).await?;
     }
-    let (row, new) = match known {
+    let Stored { row, new, subscribes } = match known {
         Some(id) => refresh_known(conn, vault, request, (id, &mac), now).await?,
         None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
-            Some(row) => (row, true),
+            Some(row) => Stored { row, new: true, subscribes: true },
             // Another request registered it since we looked. Its transaction has ended: now it can be seen. Erased in the
             // same instant, it is a 500, and a retry helps.
             None => {
@@ -191,10 +199,6 @@ async fn register_within(
     let Some(topics) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Err(Unregistered::Refused(Registered::TooManyTopics));
     };
-    let subscribes = old.is_none() && row.since == now && known.is_some() != new;
-    let causes = subscribes.then_some(Cause::Subscribed).into_iter();
-    let causes = causes.chain(topics.joined.into_iter().map(Cause::Joined)).collect();
-    observe_browser(conn, request.app, &row, causes, now).await?;
     let refused = topics.refused;
     if let Some((policy, by)) = request.policy {
         policies::set_subscription(&mut *conn, request.app, row.id, Some(policy)).await?;
@@ -202,6 +206,9 @@ async fn register_within(
         AuditEntry::new(by, Some(request.app), AuditAction::PolicySet, target).record(conn, 1, now).await?;
     }
     let names = membership::names_of(conn, row.id).await?;
+    let causes = (subscribes && old.is_none()).then_some(Cause::Subscribed).into_iter();
+    let causes = causes.chain(topics.joined.into_iter().map(Cause::Joined)).collect();
+    observe_browser(conn, request.app, &row, causes, now).await?;
     let row = Box::new(row);
     Ok(if new { Registered::New(row, names, refused) } else { Registered::Known(row, names, refused) })
 }
@@ -227,12 +234,13 @@ async fn refresh_known(
     request: &Registration<'_>,
     (mut id, mac): (SubscriptionId, &[u8; 32]),
     now: Timestamp,
-) -> Result<(SubscriptionRow, bool), Unregistered> {
+) -> Result<Stored, Unregistered> {
     while let Some(before) = lock(conn, request.app, id).await? {
         if before.endpoint_mac == mac {
+            let subscribes = matches!(before.state, SubscriptionState::Unsubscribed | SubscriptionState::Expired);
             let row = refresh(conn, vault, request, before, now).await?;
-            let is_new = row.id != id;
-            return Ok((row, is_new));
+            let new = row.id != id;
+            return Ok(Stored { row, new, subscribes: subscribes && !new });
         }
         // Another transaction gave the endpoint to a new subscription before this one got the lock.
         let Some(holder) =

@@ -114,14 +114,14 @@ struct LookedAt {
     last: Option<Uuid>,
 }
 
-/// Reads the newest messages of a campaign with ids below `end`.
+/// Reads the newest messages of a campaign with ids below `end` that still have content, as all with waiting deliveries do.
 async fn look_at(pool: &PgPool, id: CampaignId, end: Uuid) -> sqlx::Result<LookedAt> {
     let rows = fetch_all!(
         pool,
         r#"SELECT id, ((SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
              OR (SELECT true FROM batches WHERE message = m.id LIMIT 1) IS NOT NULL
              OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL) AS "is_moving!"
-           FROM (SELECT id FROM messages WHERE campaign = $1 AND id < $2 ORDER BY id DESC LIMIT $3) m ORDER BY id DESC"#,
+           FROM (SELECT id FROM messages WHERE campaign = $1 AND id < $2 AND content IS NOT NULL ORDER BY id DESC LIMIT $3) m ORDER BY id DESC"#,
         (id.0, end, LOOKED_AT_ONCE)
     )?;
     let is_full = i64::try_from(rows.len()) == Ok(LOOKED_AT_ONCE);

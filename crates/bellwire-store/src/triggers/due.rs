@@ -1,6 +1,5 @@
 //! Entries that are due, for the scheduler. Their messages are created in the transaction that ends the wait.
 
-use chrono::TimeDelta;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -8,14 +7,14 @@ use uuid::Uuid;
 use super::observing::lock_people;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, MessageId, SubscriptionId};
-use bellwire_rules::campaign::trigger::{AtMost, Trigger};
+use bellwire_rules::campaign::trigger::Trigger;
 use bellwire_vault::{PROPERTIES, Vault};
 
 /// Campaign that may have due entries.
 #[derive(Debug)]
 pub struct RunningTrigger {
     pub campaign: CampaignId,
-    /// Due time of its next entry. `None`: nobody waits.
+    /// Due time of its next entry. `None`: it has none.
     pub next_at: Option<Timestamp>,
 }
 
@@ -24,7 +23,7 @@ pub async fn running(pool: &PgPool) -> sqlx::Result<Vec<RunningTrigger>> {
     fetch_all!(
         pool,
         RunningTrigger,
-        r#"/* running_triggers */ SELECT t.campaign AS "campaign: CampaignId", greatest(e.due_at, t.paced_at) AS next_at
+        r#"/* running_triggers */ SELECT t.campaign AS "campaign: CampaignId", CASE WHEN e.due_at IS NOT NULL THEN greatest(e.due_at, t.paced_at) END AS next_at
            FROM triggers t JOIN campaigns c ON c.id = t.campaign JOIN apps a ON a.id = c.app
              LEFT JOIN LATERAL (SELECT due_at FROM trigger_entries WHERE campaign = t.campaign AND due_at IS NOT NULL
                                 ORDER BY due_at LIMIT 1) e ON true
@@ -74,6 +73,8 @@ pub struct DueEntry {
     pub caused_at: Timestamp,
     pub user_id: Option<String>,
     pub subscription: Option<SubscriptionId>,
+    /// Life of that subscription.
+    pub life: Option<i32>,
     /// Message that it follows up.
     pub follows: Option<MessageId>,
     pub postponed: bool,
@@ -115,7 +116,7 @@ pub async fn entries(
         conn,
         DueEntry,
         r#"SELECT e.person, e.due_at AS "due_at!", e.caused_at, e.user_id, e.subscription AS "subscription: SubscriptionId",
-             e.follows AS "follows: MessageId", e.postponed, e.event, v.properties AS "properties?"
+             e.life, e.follows AS "follows: MessageId", e.postponed, e.event, v.properties AS "properties?"
            FROM trigger_entries e LEFT JOIN user_events v ON v.id = e.event
            WHERE e.campaign = $1 AND e.person = ANY ($2) AND e.due_at <= $3 ORDER BY e.due_at"#,
         (of.campaign.0, &people, now)
@@ -178,7 +179,7 @@ pub async fn postpone(conn: &mut PgConnection, id: CampaignId, entries: &[(Uuid,
     )
 }
 
-/// Stores the time from which the next message may be created, at a send rate.
+/// Stores the time from which the next message may be created.
 pub async fn pace(conn: &mut PgConnection, id: CampaignId, paced_at: Timestamp) -> sqlx::Result<()> {
     execute!(conn, "UPDATE triggers SET paced_at = $2 WHERE campaign = $1", (id.0, paced_at))
 }
@@ -216,13 +217,4 @@ pub async fn of_person(pool: &PgPool, app: AppId, people: &[Uuid], limit: i64) -
            ORDER BY e.due_at LIMIT $3"#,
         (app.0, people, limit)
     )
-}
-
-/// Returns the time before which a last message no longer limits the next one. `None`: it always does.
-pub(crate) fn limits_since(at_most: Option<AtMost>, now: Timestamp) -> Option<Timestamp> {
-    match at_most {
-        None => Some(now),
-        Some(AtMost::Once) => None,
-        Some(AtMost::OncePer(seconds)) => Some(now - TimeDelta::seconds(seconds)),
-    }
 }

@@ -2,66 +2,75 @@
 
 use std::collections::BTreeMap;
 
+use chrono::TimeDelta;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::counts::{self, EntryCounts};
-use super::due;
 use super::observing::lock_people;
-use crate::transactions::begin;
+use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, CampaignId};
 use bellwire_core::person::Person;
-use bellwire_rules::campaign::trigger::Trigger;
+use bellwire_rules::campaign::trigger::{AtMost, Trigger};
 
 /// Rows deleted in one transaction.
 const CHUNK: i64 = 5_000;
 
-/// Deletes a chunk of the entries of campaigns that were cancelled, have ended or were deleted. Returns the number.
+/// Deletes a chunk of the entries of campaigns that were cancelled or have ended. Returns the number.
 pub async fn clear_ended(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin(pool).await?;
-    let rows = fetch_all!(
+    let ended = fetch_optional!(
         &mut *tx,
-        r#"DELETE FROM trigger_entries WHERE ctid = ANY (ARRAY(
-             SELECT e.ctid FROM (
-               SELECT t.campaign FROM triggers t JOIN campaigns c ON c.id = t.campaign
-               WHERE c.state IN ('cancelled', 'done') OR c.expired) c
-             CROSS JOIN LATERAL (SELECT ctid FROM trigger_entries WHERE campaign = c.campaign LIMIT $1 FOR UPDATE SKIP LOCKED) e
-             LIMIT $1))
-           RETURNING campaign AS "campaign: CampaignId", due_at IS NOT NULL AS "waits!""#,
-        (CHUNK)
+        r#"SELECT t.campaign AS "campaign: CampaignId", t.app AS "app: AppId" FROM triggers t JOIN campaigns c ON c.id = t.campaign
+           WHERE (c.state IN ('cancelled', 'done') OR c.expired)
+             AND EXISTS (SELECT FROM trigger_entries WHERE campaign = t.campaign)
+           ORDER BY t.campaign LIMIT 1"#
     )?;
-    let mut cancelled = BTreeMap::<CampaignId, EntryCounts>::new();
-    for row in rows.iter().filter(|row| row.waits) {
-        cancelled.entry(row.campaign).or_default().cancelled += 1;
-    }
-    counts::add(&mut tx, &cancelled, now).await?;
+    let Some(ended) = ended else { return Ok(0) };
+    let people = fetch_all!(
+        &mut *tx,
+        scalar,
+        "SELECT person FROM trigger_entries WHERE campaign = $1 LIMIT $2",
+        (ended.campaign.0, CHUNK)
+    )?;
+    lock_people(&mut tx, ended.app, people.iter().copied()).await?;
+    let waited = fetch_all!(
+        &mut *tx,
+        scalar,
+        r#"DELETE FROM trigger_entries WHERE campaign = $1 AND person = ANY ($2) RETURNING due_at IS NOT NULL AS "waits!""#,
+        (ended.campaign.0, &people)
+    )?;
+    let cancelled = waited.iter().filter(|waits| **waits).count() as i64;
+    let counts = BTreeMap::from([(ended.campaign, EntryCounts { cancelled, ..EntryCounts::default() })]);
+    counts::add(&mut tx, &counts, now).await?;
     tx.commit().await?;
-    Ok(rows.len() as u64)
+    Ok(people.len() as u64)
 }
 
-/// Deletes the entries and counts of a campaign that is deleted.
-pub async fn forget_campaign(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
-    execute!(&mut *conn, "DELETE FROM trigger_counts WHERE campaign = $1", (id.0))?;
-    execute!(conn, "DELETE FROM trigger_entries WHERE campaign = $1", (id.0))
+/// Deletes the counts of a deleted campaign, and an entry that an event let begin meanwhile. Others keep it from being deleted.
+pub(crate) async fn forget_campaign(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
+    execute!(&mut *conn, "DELETE FROM trigger_entries WHERE campaign = $1", (id.0))?;
+    execute!(conn, "DELETE FROM trigger_counts WHERE campaign = $1", (id.0))
 }
 
 /// Deletes a chunk of rows whose last message no longer limits the next one. Returns the number.
 pub async fn clear_unlimited(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let triggers = fetch_all!(
-        pool,
-        r#"SELECT campaign AS "campaign: CampaignId", rule AS "rule: sqlx::types::Json<Trigger>" FROM triggers"#
-    )?;
+    let triggers =
+        fetch_all!(pool, r#"SELECT campaign AS "campaign: CampaignId", rule AS "rule: Json<Trigger>" FROM triggers"#)?;
     let mut deleted = 0;
     for row in triggers {
-        let Some(since) = due::limits_since(row.rule.at_most, now) else { continue };
+        let Some(AtMost::OncePer(seconds)) = row.rule.at_most else { continue };
+        let mut tx = begin_by_index(pool).await?;
         deleted += rows_affected!(
-            pool,
+            &mut *tx,
             "DELETE FROM trigger_entries WHERE ctid = ANY (ARRAY(
                SELECT ctid FROM trigger_entries WHERE campaign = $1 AND due_at IS NULL AND sent_at < $2
-               LIMIT $3 FOR UPDATE SKIP LOCKED))",
-            (row.campaign.0, since, CHUNK)
+               ORDER BY sent_at LIMIT $3 FOR UPDATE SKIP LOCKED))",
+            (row.campaign.0, now - TimeDelta::seconds(seconds), CHUNK)
         )?;
+        tx.commit().await?;
     }
     Ok(deleted)
 }

@@ -23,8 +23,8 @@ pub struct Observed<'a> {
     pub browser: Option<Person>,
     pub at: Timestamp,
     pub user: Option<&'a str>,
-    /// Recipient of the message. `None`: all browsers of the user.
-    pub subscription: Option<SubscriptionId>,
+    /// Recipient of the message, with its life. `None`: all browsers of the user.
+    pub subscription: Option<(SubscriptionId, i32)>,
     /// Row of the event, if the site reported one.
     pub event: Option<Uuid>,
     /// Message that was sent, for a follow-up.
@@ -47,11 +47,22 @@ pub async fn observe(
     observed: &[Observed<'_>],
     now: Timestamp,
 ) -> sqlx::Result<()> {
+    let counts = apply(conn, app, observed, now).await?;
+    counts::add(conn, &counts, now).await
+}
+
+/// Applies what happened, in order, to the triggers of an app. Returns the numbers for [`counts::add`].
+pub async fn apply(
+    conn: &mut PgConnection,
+    app: AppId,
+    observed: &[Observed<'_>],
+    now: Timestamp,
+) -> sqlx::Result<BTreeMap<CampaignId, EntryCounts>> {
     let causes: BTreeSet<String> = observed.iter().map(|it| it.cause.to_string()).collect();
     let names: BTreeSet<&str> = observed.iter().filter_map(|it| it.cause.event()).collect();
     let triggers = in_force(conn, app, &Vec::from_iter(causes), &Vec::from_iter(names)).await?;
     if triggers.is_empty() {
-        return Ok(());
+        return Ok(BTreeMap::new());
     }
     let browsers = browsers_of(conn, app, observed, &triggers).await?;
     let ended: Vec<Vec<Uuid>> = observed.iter().map(|it| whose_wait_ends(it, &browsers)).collect();
@@ -66,7 +77,8 @@ pub async fn observe(
             entries.enter(trigger, (index, it), ended_at, now);
         }
     }
-    entries.write(conn, app, observed, now).await
+    entries.write(conn, app, observed).await?;
+    Ok(entries.counts)
 }
 
 /// Applies what a locked browser did itself: it subscribed, or joined topics.
@@ -81,20 +93,19 @@ pub(crate) async fn observe_browser(
     if texts.is_empty() || in_force(conn, app, &texts, &[]).await?.is_empty() {
         return Ok(());
     }
-    let origin = fetch_one!(
+    let stored = fetch_one!(
         &mut *conn,
-        scalar,
-        r#"SELECT origin_id AS "id: SubscriptionId" FROM subscriptions WHERE shard = $1 AND id = $2"#,
+        r#"SELECT origin_id AS "origin: SubscriptionId", life FROM subscriptions WHERE shard = $1 AND id = $2"#,
         (row.id.shard(), row.id.0)
     )?;
     let user = row.user_id.as_deref();
     let observed = causes.into_iter().map(|cause| Observed {
         cause,
-        person: Person::of(app, user, origin),
+        person: Person::of(app, user, stored.origin),
         browser: None,
         at: now,
         user,
-        subscription: Some(row.id),
+        subscription: Some((row.id, stored.life)),
         event: None,
         follows: None,
         properties: None,
@@ -203,9 +214,9 @@ async fn last_ends(
     Ok(last)
 }
 
-/// Change of a person's entry.
+/// EntryChange of a person's entry.
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum EntryChange {
     None,
     /// The wait has ended.
     Ends,
@@ -219,7 +230,7 @@ enum Change {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     state: EntryState,
-    change: Change,
+    change: EntryChange,
 }
 
 /// Entries of people in triggers, with their changes.
@@ -237,7 +248,7 @@ impl Entries {
                FROM trigger_entries WHERE campaign = ANY ($1) AND person = ANY ($2)"#,
             (&campaigns as &[CampaignId], &Vec::from_iter(people.iter().copied()))
         )?;
-        let entry = |state| Entry { state, change: Change::None };
+        let entry = |state| Entry { state, change: EntryChange::None };
         let entries = rows.into_iter().map(|row| {
             let state = EntryState { waits_since: row.waits_since, sent_at: row.sent_at };
             ((row.campaign, row.person), entry(state))
@@ -251,7 +262,7 @@ impl Entries {
         for person in people {
             let Some(entry) = self.entries.get_mut(&(trigger.campaign, *person)) else { continue };
             if entry.state.waits_since.is_some_and(|since| trigger.rule.ends(name, it.at, since)) {
-                (entry.state.waits_since, entry.change) = (None, Change::Ends);
+                (entry.state.waits_since, entry.change) = (None, EntryChange::Ends);
                 self.counts.entry(trigger.campaign).or_default().cancelled += 1;
             }
         }
@@ -277,7 +288,7 @@ impl Entries {
             Entering::Until(until) => {
                 counts.entered += 1;
                 let state = EntryState { waits_since: Some(it.at), ..state };
-                self.entries.insert(key, Entry { state, change: Change::Waits { until, observed: index } });
+                self.entries.insert(key, Entry { state, change: EntryChange::Waits { until, observed: index } });
             }
             Entering::Cancelled => {
                 counts.entered += 1;
@@ -288,23 +299,19 @@ impl Entries {
         }
     }
 
-    async fn write(
-        &self,
-        conn: &mut PgConnection,
-        app: AppId,
-        observed: &[Observed<'_>],
-        now: Timestamp,
-    ) -> sqlx::Result<()> {
+    async fn write(&self, conn: &mut PgConnection, app: AppId, observed: &[Observed<'_>]) -> sqlx::Result<()> {
         let mut waiting = Vec::new();
         let (mut campaigns, mut people) = (Vec::new(), Vec::new());
         for ((campaign, person), entry) in &self.entries {
             match entry.change {
-                Change::None => {}
-                Change::Ends => {
+                EntryChange::None => {}
+                EntryChange::Ends => {
                     campaigns.push(*campaign);
                     people.push(*person);
                 }
-                Change::Waits { until, observed: index } => waiting.push((*campaign, *person, until, &observed[index])),
+                EntryChange::Waits { until, observed: index } => {
+                    waiting.push((*campaign, *person, until, &observed[index]))
+                }
             }
         }
         if !people.is_empty() {
@@ -313,18 +320,18 @@ impl Entries {
         if !waiting.is_empty() {
             execute!(
                 &mut *conn,
-                "INSERT INTO trigger_entries (campaign, person, app, due_at, caused_at, user_id, subscription, event, follows)
-                 SELECT t.campaign, t.person, $1, t.due_at, t.caused_at, t.user_id, t.subscription, t.event, t.follows
-                 FROM unnest($2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[], $8::uuid[], $9::uuid[])
-                   AS t (campaign, person, due_at, caused_at, user_id, subscription, event, follows)
+                "INSERT INTO trigger_entries (campaign, person, app, due_at, caused_at, user_id, subscription, life, event, follows)
+                 SELECT t.campaign, t.person, $1, t.due_at, t.caused_at, t.user_id, t.subscription, t.life, t.event, t.follows
+                 FROM unnest($2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[], $8::integer[], $9::uuid[], $10::uuid[])
+                   AS t (campaign, person, due_at, caused_at, user_id, subscription, life, event, follows)
                  ON CONFLICT (campaign, person) DO UPDATE SET due_at = excluded.due_at, caused_at = excluded.caused_at,
-                   user_id = excluded.user_id, subscription = excluded.subscription, event = excluded.event,
+                   user_id = excluded.user_id, subscription = excluded.subscription, life = excluded.life, event = excluded.event,
                    follows = excluded.follows, postponed = false",
                 (app.0),
                 waiting,
-                |(campaign, person, until, it)| (campaign.0, *person, *until, it.at, it.user, it.subscription.map(|id| id.0), it.event, it.follows.map(|id| id.0))
+                |(campaign, person, until, it)| (campaign.0, *person, *until, it.at, it.user, it.subscription.map(|(id, _)| id.0), it.subscription.map(|(_, life)| life), it.event, it.follows.map(|id| id.0))
             )?;
         }
-        counts::add(conn, &self.counts, now).await
+        Ok(())
     }
 }

@@ -7,8 +7,9 @@ use sqlx::PgConnection;
 use super::due::DueEntry;
 use crate::audience::segment_filter::{Judge, in_topics};
 use crate::audience::{aliases, candidates, engagement_stats, user_shards};
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
@@ -22,6 +23,7 @@ pub async fn browsers(
     vault: &Vault,
     app: AppId,
     entries: &[DueEntry],
+    now: Timestamp,
 ) -> sqlx::Result<Vec<Vec<SubscriptionId>>> {
     let users: BTreeSet<&str> = entries.iter().filter_map(named_user).collect();
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
@@ -32,8 +34,9 @@ pub async fn browsers(
             &mut *conn,
             r#"SELECT id AS "id: SubscriptionId", user_id AS "user!" FROM subscriptions
                WHERE app = $1 AND user_id = ANY ($2) AND state = 'active' AND ($3::smallint[] IS NULL OR shard = ANY ($3))
+                 AND (expires_at IS NULL OR expires_at > $4)
                ORDER BY id"#,
-            (app.0, &users, shards.as_deref())
+            (app.0, &users, shards.as_deref(), now)
         )?;
         for row in rows {
             of_users.entry(row.user).or_default().push(row.id);
@@ -41,35 +44,60 @@ pub async fn browsers(
     }
     let single: Vec<SubscriptionId> = entries.iter().filter_map(|entry| entry.subscription).collect();
     let successors = aliases::resolve(conn, vault, app, &single).await?;
-    let present = |id: SubscriptionId| successors.get(&id).copied().unwrap_or(Some(id));
-    let single: Vec<SubscriptionId> = single.into_iter().filter_map(present).collect();
-    let owners = owners(conn, app, &single).await?;
+    let present = successors.values().flatten().copied();
+    let states = states(conn, app, &single.iter().copied().chain(present).collect::<Vec<_>>(), now).await?;
     let of_entry = |entry: &DueEntry| match entry.subscription {
-        // A browser whose user has changed since is another person's.
-        Some(id) => present(id).filter(|id| owners.get(id) == Some(&entry.user_id)).into_iter().collect(),
+        Some(id) => single_recipient(entry, id, &successors, &states).into_iter().collect(),
         None => named_user(entry).and_then(|user| of_users.get(user)).cloned().unwrap_or_default(),
     };
     Ok(entries.iter().map(of_entry).collect())
+}
+
+/// Returns the browser of an entry, or its successor. `None`: it is not active, or another person's by now.
+fn single_recipient(
+    entry: &DueEntry,
+    id: SubscriptionId,
+    successors: &HashMap<SubscriptionId, Option<SubscriptionId>>,
+    states: &HashMap<SubscriptionId, BrowserState>,
+) -> Option<SubscriptionId> {
+    let first = states.get(&id).filter(|state| entry.life == Some(state.life))?;
+    let present = successors.get(&id).copied().unwrap_or(Some(id))?;
+    let last = states.get(&present).filter(|state| state.active && state.user_id == entry.user_id)?;
+    let is_direct = first.replaced_by == Some(present);
+    let is_same = present == id || !is_direct || first.replaced_by_life == Some(last.life);
+    is_same.then_some(present)
 }
 
 fn named_user(entry: &DueEntry) -> Option<&str> {
     entry.user_id.as_deref().filter(|_| entry.subscription.is_none())
 }
 
-/// Returns the users of active subscriptions.
-async fn owners(
+/// Columns of a subscription that decide whether it is still the same person's.
+struct BrowserState {
+    id: SubscriptionId,
+    active: bool,
+    user_id: Option<String>,
+    life: i32,
+    replaced_by: Option<SubscriptionId>,
+    replaced_by_life: Option<i32>,
+}
+
+async fn states(
     conn: &mut PgConnection,
     app: AppId,
     ids: &[SubscriptionId],
-) -> sqlx::Result<HashMap<SubscriptionId, Option<String>>> {
+    now: Timestamp,
+) -> sqlx::Result<HashMap<SubscriptionId, BrowserState>> {
     let rows = fetch_all!(
         conn,
-        r#"SELECT s.id AS "id: SubscriptionId", s.user_id
+        BrowserState,
+        r#"SELECT s.id AS "id: SubscriptionId", s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $5) AS "active!",
+             s.user_id, s.life, s.replaced_by AS "replaced_by: SubscriptionId", s.replaced_by_life
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-           WHERE s.app = $1 AND s.state = 'active' AND s.shard = ANY ($4)"#,
-        (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
+           WHERE s.app = $1 AND s.shard = ANY ($4)"#,
+        (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids), now)
     )?;
-    Ok(rows.into_iter().map(|row| (row.id, row.user_id)).collect())
+    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
 /// Returns those browsers that belong to an audience.
@@ -93,23 +121,32 @@ pub async fn in_audience(
     Ok(judged.into_iter().filter_map(|(id, verdict)| verdict.is_taken().then_some(id)).collect())
 }
 
-/// Returns the messages to which a browser has reacted.
-pub async fn with_reaction(
+/// Returns the messages of these that a push service accepted, and to which no browser has reacted.
+pub async fn without_reaction(
     conn: &mut PgConnection,
     messages: &[MessageId],
     reaction: FollowCondition,
+    browsers: &[SubscriptionId],
 ) -> sqlx::Result<HashSet<MessageId>> {
-    let kind: i16 = match reaction {
-        FollowCondition::Display => 1,
-        FollowCondition::Click => 2,
+    let kind = match reaction {
+        FollowCondition::Display => ReceiptKind::Displayed,
+        FollowCondition::Click => ReceiptKind::Clicked,
     };
-    let found = fetch_all!(
+    let shards = engine::is_distributed().then(|| shards_of(browsers));
+    let reacted = fetch_all!(
+        &mut *conn,
+        scalar,
+        r#"SELECT DISTINCT message AS "id: MessageId" FROM receipts
+           WHERE message = ANY ($1) AND kind = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3))"#,
+        (messages as &[MessageId], kind.code(), shards.as_deref())
+    )?;
+    let accepted = fetch_all!(
         conn,
         scalar,
-        r#"SELECT DISTINCT message AS "id: MessageId" FROM receipts WHERE message = ANY ($1) AND kind = $2"#,
-        (messages as &[MessageId], kind)
+        r#"SELECT DISTINCT message AS "id: MessageId" FROM message_counts WHERE message = ANY ($1) AND accepted > 0"#,
+        (messages as &[MessageId])
     )?;
-    Ok(found.into_iter().collect())
+    Ok(accepted.into_iter().filter(|id| !reacted.contains(id)).collect())
 }
 
 /// Returns the engagement and the time zone of people, by their first browser.

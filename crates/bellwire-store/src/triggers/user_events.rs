@@ -7,6 +7,8 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::observing::{Observed, observe};
+use crate::audience::user_shards;
+use crate::connections::engine::{shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::person::Person;
@@ -21,16 +23,26 @@ pub struct NewEvent {
     pub name: String,
     pub at: Timestamp,
     pub user: Option<String>,
-    /// Browser of the event, with its first id. `None`: reported for the user.
-    pub browser: Option<(SubscriptionId, SubscriptionId)>,
+    /// Browser of the event. `None`: reported for the user.
+    pub browser: Option<EventBrowser>,
     pub properties: Option<Map<String, Value>>,
+}
+
+/// Browser of an event.
+#[derive(Debug, Clone)]
+pub struct EventBrowser {
+    pub id: SubscriptionId,
+    /// First id of the browser.
+    pub origin: SubscriptionId,
+    pub life: i32,
+    pub user: Option<String>,
 }
 
 impl NewEvent {
     fn person(&self, app: AppId) -> Person {
-        match (&self.user, self.browser) {
+        match (&self.user, &self.browser) {
             (Some(user), _) => Person::of_user(app, user),
-            (None, browser) => Person::of_browser(browser.map_or(SubscriptionId(Uuid::nil()), |(_, origin)| origin)),
+            (None, browser) => Person::of_browser(browser.as_ref().map_or(SubscriptionId(Uuid::nil()), |it| it.origin)),
         }
     }
 }
@@ -73,10 +85,10 @@ pub async fn record(
         .map(|((id, event), plain)| Observed {
             cause: Cause::Event(event.name.clone()),
             person: event.person(app),
-            browser: event.browser.map(|(_, origin)| Person::of_browser(origin)),
+            browser: event.browser.as_ref().map(|it| Person::of_browser(it.origin)),
             at: event.at,
             user: event.user.as_deref(),
-            subscription: event.browser.filter(|_| event.user.is_none()).map(|(id, _)| id),
+            subscription: event.browser.as_ref().filter(|_| event.user.is_none()).map(|it| (it.id, it.life)),
             event: Some(*id),
             follows: None,
             properties: plain.as_deref(),
@@ -86,22 +98,35 @@ pub async fn record(
     Ok(new.len())
 }
 
-/// Returns user and first id of active subscriptions. Others are omitted.
+/// Returns the browsers of subscriptions, also of ended ones. Unknown ids are omitted.
 pub async fn browsers(
     pool: &PgPool,
     app: AppId,
     ids: &[SubscriptionId],
-) -> sqlx::Result<HashMap<SubscriptionId, (Option<String>, SubscriptionId)>> {
+) -> sqlx::Result<HashMap<SubscriptionId, EventBrowser>> {
     let rows = fetch_all!(
         pool,
-        r#"SELECT s.id AS "id: SubscriptionId", s.user_id, s.origin_id AS "origin: SubscriptionId"
+        EventBrowser,
+        r#"SELECT s.id AS "id: SubscriptionId", s.origin_id AS "origin: SubscriptionId", s.life, s.user_id AS user
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-           WHERE s.app = $1 AND s.state = 'active'"#,
-        (app.0),
-        ids,
-        |id| (id.shard(), id.0)
+           WHERE s.app = $1 AND s.shard = ANY ($4)"#,
+        (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
     )?;
-    Ok(rows.into_iter().map(|row| (row.id, (row.user_id, row.origin))).collect())
+    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+}
+
+/// Returns the ids of a user's person and of the user's browsers, whose events may precede the login.
+pub async fn people_of_user(pool: &PgPool, app: AppId, user: &str) -> sqlx::Result<Vec<Uuid>> {
+    let shards = user_shards::of(pool, app, Some(&[user.to_owned()])).await?;
+    let mut people = fetch_all!(
+        pool,
+        scalar,
+        "SELECT DISTINCT origin_id FROM subscriptions
+         WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3))",
+        (app.0, user, shards.as_deref())
+    )?;
+    people.push(Person::of_user(app, user).id());
+    Ok(people)
 }
 
 /// An event of a person.
@@ -120,18 +145,18 @@ impl StoredEvent {
     }
 }
 
-/// Returns a page of a person's events with ids above `after`.
-pub async fn of_person(
+/// Returns a page of the events of people with ids above `after`.
+pub async fn of_people(
     pool: &PgPool,
     app: AppId,
-    person: Person,
+    people: &[Uuid],
     after: Uuid,
     limit: i64,
 ) -> sqlx::Result<Vec<StoredEvent>> {
     fetch_all!(
         pool,
         StoredEvent,
-        "SELECT id, name, at, properties FROM user_events WHERE app = $1 AND person = $2 AND id > $3 ORDER BY id LIMIT $4",
-        (app.0, person.id(), after, limit)
+        "SELECT id, name, at, properties FROM user_events WHERE app = $1 AND person = ANY ($2) AND id > $3 ORDER BY id LIMIT $4",
+        (app.0, people, after, limit)
     )
 }

@@ -51,7 +51,7 @@ pub(crate) struct ScheduleBody {
     /// Time of day of each recipient. By default `campaign`: the scheduled time. `best` cannot be combined with `recipient`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hour: Option<Hour>,
-    /// What lets a person enter: `subscribed`, `joined:` and a topic, or `event:` and a name. The message goes to that person alone.
+    /// Cause that lets a person enter: `subscribed`, `joined:` and a topic, or `event:` and a name. The message goes to that person alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 140)]
     on: Option<String>,

@@ -52,7 +52,7 @@ fn messages_to_one_person_are_limited() {
 }
 
 #[test]
-fn events_out_of_order_have_the_result_of_their_order() {
+fn order_of_reports_changes_nothing() {
     let enter = |ended_at| trigger(None).enter(EntryState::default(), minutes(5), Some(ended_at), minutes(20));
     assert_eq!(enter(minutes(10)), Entering::Cancelled, "bought later, reported earlier");
     assert_eq!(enter(minutes(5)), Entering::Until(minutes(35)));
