@@ -10,8 +10,8 @@ import { build } from "esbuild";
 
 // The guide names them.
 const MAX_OCTETS = {
-  "bellwire.js": 8_100,
-  "index.js": 8_100,
+  "bellwire.js": 8_200,
+  "index.js": 8_200,
   "diagnose.js": 8_000,
   "service-worker.js": 8_600,
   "ui.js": 6_100,

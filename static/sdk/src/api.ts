@@ -146,6 +146,12 @@ export interface Client {
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
   /**
+   * Reports an event of this browser, or of its user, to campaigns that events trigger. The app's permission `track_events` is
+   * required. `name`: 1 to 64 letters, digits, `_`, `-` or `.`. Attempts are repeated for some seconds, but nothing is stored:
+   * after `offline`, the page may call it again with the same `id`, which counts once.
+   */
+  track(name: string, properties?: Record<string, unknown>, options?: { id?: string }): Promise<Result>;
+  /**
    * Closes displayed notifications of the app in this browser, or only those with a tag: for pages that show the same. Resolves
    * with their number. Messages with `clear_on_click`, and `POST …/users/{user}/withdraw`, reach other browsers.
    */

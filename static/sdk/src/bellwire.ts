@@ -9,6 +9,7 @@ import { noteSeen, StorageError } from "./shared/database";
 import { CLICK, type ClickQuestion, FLUSH, type News, newsChannel } from "./shared/news";
 import { DRAIN_MS, expected, reconcile, type Wish } from "./shared/reconcile";
 import { base, end, load, loadFor, otherOwner, save, type Saved, settled } from "./shared/saved";
+import { call, refusal } from "./shared/server";
 
 export type * from "./api.js";
 
@@ -90,6 +91,8 @@ export function init(options: Options): Client {
     const now = await announce();
     // Without it, developers would not learn why a topic stays empty.
     refused?.forEach(({ pointer, detail }) => console.warn(pointer, detail));
+    // Errors that only the site's developers can correct.
+    if (failure && ["refused", "worker"].includes(failure.reason)) console.warn(`Bellwire: ${failure.message}`);
     return failure ? { ok: false, status: now, ...failure } : { ok: true, status: now, refused };
   }
 
@@ -149,8 +152,6 @@ export function init(options: Options): Client {
     if (cutOff) await clear();
     if (changed) channel!.postMessage({ scope: await place.scope, type: "change" } satisfies News);
     if (failure) emit("error", failure);
-    // Errors that only the site's developers can correct.
-    if (failure && ["refused", "worker"].includes(failure.reason)) console.warn(`Bellwire: ${failure.message}`);
     plan(failure, drains);
     return answer(failure, wish.refused);
   }
@@ -185,6 +186,20 @@ export function init(options: Options): Client {
     let wanted = true;
     const result = await settle((saved) => (wanted = saved.wanted) && Object.assign(saved.unsaid, details));
     return wanted ? result : fail("not-subscribed");
+  }
+
+  /** Reports an event after calls that are under way, which may change the user. All attempts have one id and count once. */
+  async function track(name: string, properties?: object, { id = `${clock.now()}-${Math.random()}` } = {}) {
+    await ready;
+    const saved = await place?.scope.then((scope) => alone(scope, record)).catch(() => undefined);
+    if (!saved?.token) return fail(blocked ?? "not-subscribed");
+    const reply = await call(
+      "POST",
+      `${base(saved)}/subscriptions/${saved.id}/events`,
+      { id, name, properties },
+      saved.token,
+    );
+    return answer(reply.status < 300 ? undefined : { ...refusal(reply), retrying: false });
   }
 
   /**
@@ -311,6 +326,7 @@ export function init(options: Options): Client {
     setTopics: (topics) => set({ topics }),
     setTags: (tags) => set({ tags }),
     setAttributes: (attributes) => set({ attributes }),
+    track,
     clear,
     prompt,
     diagnose: (options) =>

@@ -54,7 +54,7 @@ export type Reason =
   | "dismissed"
   /** Called outside a click or key press, where browsers show no question. */
   | "no-gesture"
-  /** No subscription. Topics, tags and attributes were not stored. */
+  /** No subscription. Topics, tags, attributes and events were not stored. `subscribe()` takes the first three. */
   | "not-subscribed"
   /** The server is unreachable. The change is stored and retried. */
   | "offline"

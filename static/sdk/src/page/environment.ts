@@ -30,5 +30,5 @@ export const MESSAGES = {
   denied: "Blocked: allow it in the site's settings.",
   dismissed: "Closed without an answer.",
   "no-gesture": "Call subscribe() in a click handler, before any await.",
-  "not-subscribed": "Not subscribed: pass these values to subscribe().",
+  "not-subscribed": "Not subscribed: call subscribe() first.",
 };

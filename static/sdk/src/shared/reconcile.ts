@@ -1,7 +1,7 @@
 import type { Failure, Reason, Refused } from "../types";
 import { clock } from "./clock";
 import { base, end, loadAll, otherOwner, save, settled, type Said, type Saved } from "./saved";
-import { type Answer, call, transient } from "./server";
+import { type Answer, call, refusal, transient } from "./server";
 
 const PUSH_SERVICE_MS = 20_000;
 /** Time for the push service to deliver the queue of a subscription whose key was replaced. */
@@ -313,10 +313,4 @@ function check(answer: Answer, members: string[]): void {
   if (status < 300 && members.every((name) => typeof body?.[name] === "string")) return;
   const detail = `HTTP ${status}, no Bellwire server. Check init's \`server\`.`;
   throw refusal({ ...answer, body: { detail } });
-}
-
-function refusal({ status, body, url }: Answer): Failure {
-  const retrying = transient(status);
-  const message = `${url}: ${body?.detail ?? (status ? `HTTP ${status}` : "no answer; check network, server, CSP")}`;
-  return { reason: retrying ? "offline" : "refused", message, code: body?.code, retrying };
 }

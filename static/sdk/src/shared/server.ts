@@ -1,3 +1,4 @@
+import type { Failure } from "../types";
 import { clock } from "./clock";
 
 /** Response. Status 0: the server is unreachable. */
@@ -47,4 +48,11 @@ async function attempt(method: string, url: string, body: unknown, token?: strin
   } catch {
     return [{ status: 0, body: undefined, url }];
   }
+}
+
+/** Failure for a response that is not a success. */
+export function refusal({ status, body, url }: Answer): Failure {
+  const retrying = transient(status);
+  const message = `${url}: ${body?.detail ?? (status ? `HTTP ${status}` : "no answer; check network, server, CSP")}`;
+  return { reason: retrying ? "offline" : "refused", message, code: body?.code, retrying };
 }

@@ -30,6 +30,7 @@ function fakeClient() {
     setTopics: call(),
     setTags: call(),
     setAttributes: call(),
+    track: call(),
     login: call(),
     logout: call(),
   };
@@ -112,6 +113,15 @@ describe.each([
     await settle(() => seen().calls.login("ann", "signed"));
     expect(fake.calls.login).toHaveBeenCalledWith("ann", "signed");
     expect(seen()).toMatchObject({ status: SUBSCRIBED, problem: undefined });
+  });
+
+  it("reports events without showing failures", async () => {
+    const fake = fakeClient();
+    const { seen, settle } = mount(fake);
+    fake.calls.track.mockResolvedValueOnce(REFUSED);
+    await settle(async () => expect(await seen().calls.track("cart_added", { total: 5 })).toBe(REFUSED));
+    expect(fake.calls.track).toHaveBeenCalledWith("cart_added", { total: 5 });
+    expect(seen().problem).toBeUndefined();
   });
 
   it("takes no click event for details", async () => {

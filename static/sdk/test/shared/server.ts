@@ -82,7 +82,7 @@ export class FakeServer {
   };
 
   private route(asked: Asked): Response {
-    const [, , , app, kind, id] = asked.path.split("/");
+    const [, , , app, kind, id, of] = asked.path.split("/");
     if (!this.apps.includes(app!)) return problem(404, "not_found");
     if (kind !== "receipts" && !this.origins.includes(this.pageOrigin)) return problem(403, "origin_not_allowed");
     if (kind === "config") {
@@ -98,10 +98,12 @@ export class FakeServer {
       }
       return ours(asked.body) ? new Response(null, { status: 204 }) : problem(400, "invalid_receipt");
     }
-    if (asked.method === "POST") return this.register(asked);
+    if (asked.method === "POST" && !id) return this.register(asked);
+    if (of === "events" && !this.browsersMay.includes("track_events")) return problem(403, "forbidden");
     const row = this.rows.find((row) => row.id === id && row.token === asked.token);
     if (!row) return problem(404, "subscription_not_found");
     if (asked.method === "GET") return Response.json({ ...row, token: undefined });
+    if (of === "events") return new Response(null, { status: 204 });
     Object.assign(row, { state: "unsubscribed", topics: [], former: [] });
     return new Response(null, { status: 204 });
   }
