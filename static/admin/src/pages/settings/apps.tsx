@@ -119,6 +119,7 @@ const RIGHTS: readonly [Right, string][] = [
   ["create_topics", "create topics"],
   ["set_tags", "set tags"],
   ["set_attributes", "set attributes"],
+  ["track_events", "report events"],
 ];
 
 function OneApp({ app }: { app: AppResponse }) {
