@@ -72,7 +72,7 @@ export function occasions(
   }
   const times: Date[] = [];
   if (runs > 0 && started_at) times.push(new Date(started_at));
-  if (next_at && (state === "scheduled" || state === "paused")) times.push(new Date(next_at));
+  if (next_at && !schedule?.on && (state === "scheduled" || state === "paused")) times.push(new Date(next_at));
   return within(times);
 }
 

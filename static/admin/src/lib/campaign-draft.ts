@@ -15,8 +15,9 @@ import {
 } from "./draft";
 import { decimalFault, numberFault } from "./format";
 import { isZone } from "./time-zone";
+import { BLANK_TRIGGER, lacksOfTrigger, triggerDraft, triggerSchedule, type TriggerDraft } from "./trigger";
 
-export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
+export const WHENS = ["now", "at", "recipient", "cron", "event", "follow"] as const;
 export type When = (typeof WHENS)[number];
 
 /** One variant of the content. */
@@ -51,6 +52,7 @@ export interface Draft {
   cron: string;
   /** Whether each gets it at their own hour, within a day from when it is due. */
   isOwnHour: boolean;
+  trigger: TriggerDraft;
   follows: string;
   didNot: "click" | "display";
   followHours: string;
@@ -85,6 +87,7 @@ export const BLANK: Draft = {
   past: "tomorrow",
   cron: "0 9 * * MON",
   isOwnHour: false,
+  trigger: BLANK_TRIGGER,
   follows: "",
   didNot: "click",
   followHours: "72",
@@ -180,15 +183,22 @@ export function messageOf(draft: Draft, n = 0): MessageRequest {
   return { ...draft.more, ...saying, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
 }
 
+/** Whether a winner is chosen. Triggers send to one person after the other, so no test ends. */
+const hasTest = ({ isTested, variants, when }: Draft): boolean => isTested && variants.length > 1 && when !== "event";
+
+/** Send rate in use. A trigger has no run to spread. */
+export const paceOf = ({ pace, when }: Draft): Draft["pace"] => (pace === "spread" && when === "event" ? "none" : pace);
+
 type NumberField = "perMinute" | "spreadMinutes" | "followHours" | "holdout" | "share" | "testHours" | "confidence";
 
 /** Faults of the numbers in use, by field. A text that is no number would reach the server as null, which means no value. */
 export function numberFaults(draft: Draft): Partial<Record<NumberField, string>> {
   const hours = (text: string) => decimalFault(text, 1 / 60, 672);
-  const isTested = draft.isTested && draft.variants.length > 1;
+  const isTested = hasTest(draft);
+  const pace = paceOf(draft);
   const found: [NumberField, string | undefined][] = [
-    ["perMinute", draft.pace === "rate" ? numberFault(draft.perMinute, 1, 1_000_000) : undefined],
-    ["spreadMinutes", draft.pace === "spread" ? decimalFault(draft.spreadMinutes, 1, 40_320) : undefined],
+    ["perMinute", pace === "rate" ? numberFault(draft.perMinute, 1, 1_000_000) : undefined],
+    ["spreadMinutes", pace === "spread" ? decimalFault(draft.spreadMinutes, 1, 40_320) : undefined],
     ["followHours", draft.when === "follow" ? hours(draft.followHours) : undefined],
     ["holdout", draft.holdout.trim() ? decimalFault(draft.holdout, 0, 50) : undefined],
     ["share", isTested ? decimalFault(draft.share, 0.01, 50) : undefined],
@@ -212,6 +222,7 @@ export function lacks(draft: Draft): string | undefined {
   if ((draft.when === "at" || draft.when === "cron") && !isZone(draft.timezone.trim())) return "Correct the time zone.";
   if (draft.when === "cron" && cronFault(draft.cron)) return "Correct the cron expression.";
   if (Object.keys(numberFaults(draft)).length > 0) return "Correct the numbers that are out of range.";
+  if (draft.when === "event") return lacksOfTrigger(draft.trigger);
   if (draft.when === "follow" && !draft.follows) return "Choose the campaign to follow up.";
   return undefined;
 }
@@ -221,7 +232,8 @@ const share = (percents: string): number => Math.round(Number(percents) * 100) /
 /** The whole as a plan. */
 export function planOf(draft: Draft): CampaignPlan {
   const hour = draft.isOwnHour ? { hour: "best" as const } : {};
-  const { variants, when, at, timezone, past, cron, pace } = draft;
+  const { variants, when, at, timezone, past, cron } = draft;
+  const pace = paceOf(draft);
   const expires = draft.expires ? instantIn(timezone, Date.parse(`${draft.expires}Z`)) : undefined;
   const slug = draft.slug.trim() || slugOf(draft.name);
   // Each variant brings all that it says: what one template is told is not for the text of another.
@@ -243,6 +255,7 @@ export function planOf(draft: Draft): CampaignPlan {
     ...(when === "at" ? { schedule: { at, timezone, ...hour } } : {}),
     ...(when === "recipient" ? { schedule: { at, timezone: "recipient", past } } : {}),
     ...(when === "cron" ? { schedule: { cron: cron.trim(), timezone, ...hour } } : {}),
+    ...(when === "event" ? { schedule: { ...triggerSchedule(draft.trigger), ...hour } } : {}),
     ...(when === "follow"
       ? {
           follows: {
@@ -254,7 +267,7 @@ export function planOf(draft: Draft): CampaignPlan {
       : {}),
     ...(pace === "rate" ? { pace: { per_minute: Number(draft.perMinute) } } : {}),
     ...(pace === "spread" ? { pace: { spread_over: Math.round(Number(draft.spreadMinutes) * 60) } } : {}),
-    ...(variants.length > 1 && draft.isTested
+    ...(hasTest(draft)
       ? {
           test: {
             share: share(draft.share),
@@ -384,18 +397,21 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
     expression: isStored ? "" : segment,
     when: follows
       ? "follow"
-      : schedule?.cron
-        ? "cron"
-        : schedule?.timezone === "recipient"
-          ? "recipient"
-          : schedule?.at
-            ? "at"
-            : "now",
+      : schedule?.on
+        ? "event"
+        : schedule?.cron
+          ? "cron"
+          : schedule?.timezone === "recipient"
+            ? "recipient"
+            : schedule?.at
+              ? "at"
+              : "now",
     at: hasOffset ? localIn(timezone, new Date(schedule?.at ?? "")) : (schedule?.at ?? "").slice(0, 16),
     timezone,
     past: schedule?.past ?? "tomorrow",
     cron: schedule?.cron ?? BLANK.cron,
     isOwnHour: schedule?.hour === "best",
+    trigger: triggerDraft(schedule),
     follows: follows?.campaign ?? "",
     didNot: follows?.did_not ?? "click",
     followHours: follows ? String(follows.after / 3_600) : BLANK.followHours,

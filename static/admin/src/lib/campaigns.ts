@@ -5,6 +5,7 @@ import { capital, clockTime, count, duration, percent, rate, relative, things, t
 import type { Going, Part } from "./messages";
 import { nextTimes } from "./cron";
 import { recurrenceWords } from "./recurrence";
+import { triggerConsequence, triggerProgress, triggerSentence } from "./trigger";
 import { serviceName, type Tone } from "./words";
 
 export const STATES = ["draft", "scheduled", "sending", "paused", "done", "cancelled"] as const;
@@ -109,6 +110,14 @@ const STARTING_MS = 10_000;
 export function going(campaign: Campaign, perMinute: number | undefined, now: Date, zone: Zone, planned?: Date): Going {
   const { state, next_at, runs, progress } = campaign;
   const it = progress ? standing(campaign, progress) : undefined;
+  const trigger = progress?.trigger;
+  if (trigger && (state === "done" || (state === "sending" && progress.held.length === 0))) {
+    const isOver = state === "done";
+    return {
+      tone: isOver ? "accepted" : "waiting",
+      words: `${isOver ? "Done" : "Waiting for events"}: ${triggerProgress(trigger)}`,
+    };
+  }
   switch (state) {
     case "draft":
       return { tone: "cancelled", words: "Draft: nothing is sent until the campaign is started." };
@@ -281,6 +290,8 @@ export function actsOn({ state, progress }: Pick<Campaign, "state" | "progress">
 /** Effect of an action, with counts. Starting has its own text. */
 export function consequence(act: Exclude<Act, "start" | "withdraw">, campaign: Campaign): string {
   const it = campaign.progress ? standing(campaign, campaign.progress) : undefined;
+  const trigger = campaign.progress?.trigger;
+  if (trigger && act !== "delete") return triggerConsequence(act, trigger);
   const waiting = it ? waitingOf(it) : 0;
   const ended = it ? endedOf(it) : 0;
   const deliveries = `${it && it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
@@ -336,7 +347,7 @@ export function startWords(
   const held = plan.holdout ? ` Holdout: ${percent(plan.holdout)} of them get nothing, to measure the effect.` : "";
   const whom = plan.follows
     ? `Audience: those of ${many} who got the other campaign and did not react, counted at that time.`
-    : `Audience: ${audienceWords(plan.message.to).replace(/^A/, "a").replace(/^T/, "t")}: ${many}, ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; counted again when the campaign is due" : ""}.`;
+    : `Audience: ${audienceWords(plan.message.to).replace(/^A/, "a").replace(/^T/, "t")}: ${many}, ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule?.on ? "; each person is checked again when their message is due" : plan.schedule ? "; counted again when the campaign is due" : ""}.`;
   const test = testWords(plan);
   return [
     `${whom}${held}`,
@@ -368,6 +379,7 @@ export function scheduleWords(
           "From then on, each subscriber gets it within 24 hours at their best hour: the hour with most of their clicks. If the best hour is unknown, they get it immediately.",
         ]
       : [];
+  if (schedule.on) return [triggerSentence(schedule), ...hours];
   if (schedule.cron) return [...cronWords(schedule.cron, schedule.timezone ?? "", now, zone), ...hours];
   if (schedule.timezone === "recipient") {
     const past =

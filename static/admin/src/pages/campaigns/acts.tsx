@@ -12,6 +12,7 @@ import { useAction } from "../../ui/action";
 import { Dialog, useDialog } from "../../ui/dialog";
 import { useEdit } from "../../ui/edit";
 import { Ask, Field } from "../../ui/form";
+import { Marked } from "../../ui/marked";
 import { Refused, Shown } from "../../ui/shown";
 import { TypedForm } from "../../ui/typed";
 import { dryRun } from "../composer/load";
@@ -169,7 +170,9 @@ function StartForm({
     <TypedForm n={counted.audience_estimate} verb="start" button="Start" id="start-now" work={work} onLeave={onClose}>
       <div id="consequence" class="plan">
         {startWords(plan, counted, clock.shown.value, zone.value).map((words) => (
-          <p key={words}>{words}</p>
+          <p key={words}>
+            <Marked text={words} />
+          </p>
         ))}
         <p class="fine">
           After the start, the plan cannot be changed. The campaign can be paused and cancelled; sent notifications

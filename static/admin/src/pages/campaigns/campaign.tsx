@@ -21,6 +21,7 @@ import { Acts } from "./acts";
 import "./campaigns.css";
 import { loadCampaign, loadLocales, loadPlan, loadRuns, MOVES } from "./load";
 import { PlanCard } from "./plan";
+import { TriggerCard } from "./trigger";
 import { Gateways, Locales, Runs, Variants } from "./results";
 
 /** One campaign: how it goes, what worked, and what may be done. */
@@ -109,7 +110,8 @@ function One({ app, campaign, perMinute, refresh }: Props) {
         </p>
       )}
       <Acts app={app} campaign={campaign} refresh={refresh} />
-      {progress && runs > 0 && <Results app={app} campaign={campaign} progress={progress} />}
+      {progress?.trigger && started_at && <TriggerCard trigger={progress.trigger} progress={progress} />}
+      {progress && (runs > 0 || progress.messages > 0) && <Results app={app} campaign={campaign} progress={progress} />}
       <PlanCard app={app} campaign={campaign} plan={plan} />
     </>
   );
@@ -170,18 +172,20 @@ function Results({
       >
         <Gateways progress={progress} />
       </Card>
-      <Card
-        title="Runs"
-        class="wide"
-        aside={
-          <Export
-            name={`${campaign.slug}-runs`}
-            page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })}
-          />
-        }
-      >
-        <Runs app={app} campaign={campaign} />
-      </Card>
+      {!progress.trigger && (
+        <Card
+          title="Runs"
+          class="wide"
+          aside={
+            <Export
+              name={`${campaign.slug}-runs`}
+              page={async (_, __, stop) => ({ rows: await loadRuns(app.id, campaign.id, stop), next: undefined })}
+            />
+          }
+        >
+          <Runs app={app} campaign={campaign} />
+        </Card>
+      )}
       <Card
         title="By language"
         aside={

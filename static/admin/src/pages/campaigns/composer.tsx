@@ -289,7 +289,7 @@ function NameCard({ draft, change, problem }: PartProps) {
 
 /** Members of a plan whose faults are shown at their fields after a save. */
 const PLAN_FIELDS =
-  /^\/(name|slug|schedule(\/(at|timezone|past|cron|hour))?|follows\/(campaign|after)|pace(\/(per_minute|spread_over))?|holdout|expires_at)$/;
+  /^\/(name|slug|schedule(\/(at|timezone|past|cron|hour|on|where|after|unless|at_most))?|follows\/(campaign|after)|pace(\/(per_minute|spread_over))?|holdout|expires_at)$/;
 
 interface SaveProps {
   draft: Draft;

@@ -3,6 +3,7 @@ import { brief, isStarting, parts, standing, STATES, STATE_LOOKS } from "../../l
 import { clock } from "../../lib/clock";
 import { TIER_WORDS } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
+import { waitsForEvents } from "../../lib/trigger";
 import { useFilters, type Filters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
@@ -106,7 +107,7 @@ function None({ app }: { app: AppResponse }) {
     <>
       <p>There is no campaign yet. A campaign has:</p>
       <ul class="bullets">
-        <li>a schedule: once, recurring, or at the same local time for each recipient;</li>
+        <li>a schedule: once, recurring, at the same local time for each recipient, or because of events;</li>
         <li>a send rate, to limit the visitors of your site;</li>
         <li>an A/B test of several variants on a part of the audience;</li>
         <li>a holdout that gets nothing, to measure the effect.</li>
@@ -166,6 +167,7 @@ const SOON_MS = 60_000;
 function Next({ campaign, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {
   const { state, next_at, changed_at } = campaign;
   const isSoon = !next_at || Date.parse(next_at) - clock.shown.value.getTime() < SOON_MS;
+  if (waitsForEvents(campaign)) return <span class="soft keep">by events</span>;
   if (state === "sending" && isSoon) return <span class="soft">sending</span>;
   if (isStarting(campaign, clock.shown.value)) return <span class="soft keep">in a moment</span>;
   if (next_at && (state === "scheduled" || state === "sending")) {

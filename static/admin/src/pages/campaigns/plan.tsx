@@ -8,6 +8,7 @@ import type { Resource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { Marked } from "../../ui/marked";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 
@@ -70,7 +71,9 @@ function Written({ plan }: { plan: CampaignPlan }) {
         {message.sunset && <p class="fine">{sunsetWords(message.sunset)}</p>}
       </dd>
       <dt>Schedule</dt>
-      <dd>{scheduleWords(plan, clock.shown.value, zone.value).join(" ")}</dd>
+      <dd id="schedule">
+        <Marked text={scheduleWords(plan, clock.shown.value, zone.value).join(" ")} />
+      </dd>
       <dt>Send rate</dt>
       <dd>{paceWords(plan)}</dd>
       {test && (

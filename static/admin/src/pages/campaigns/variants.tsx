@@ -52,8 +52,9 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
   const faults = numberFaults(draft);
   const put = (n: number, changes: Partial<Variant>) =>
     change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
-  const hasHours = draft.when === "at" || draft.when === "cron" || variants.some(({ hour }) => hour);
+  const hasHours = ["at", "cron", "event"].includes(draft.when) || variants.some(({ hour }) => hour);
   const byRecipient = draft.when === "recipient";
+  const mayTest = draft.when !== "event";
   return (
     <Card title="A/B test">
       {variants.map(({ name, weight, hour }, n) => (
@@ -93,13 +94,15 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
           </button>
         </div>
       ))}
-      <Check name="tested" checked={draft.isTested} change={(isTested) => change({ isTested })}>
-        Test on a part of the audience first, then send the winner to all others
-      </Check>
+      {mayTest && (
+        <Check name="tested" checked={draft.isTested} change={(isTested) => change({ isTested })}>
+          Test on a part of the audience first, then send the winner to all others
+        </Check>
+      )}
       {draft.isTested && byRecipient && (
         <p class="fault">A test is not possible with local send times: recipients have different times.</p>
       )}
-      {draft.isTested && (
+      {draft.isTested && mayTest && (
         <div class="pair">
           <Text
             label="Test group (%)"

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { paceWords, scheduleWords } from "../../lib/campaigns";
-import { numberFaults, planOf, type When } from "../../lib/campaign-draft";
+import { numberFaults, paceOf, planOf, type When } from "../../lib/campaign-draft";
 import { clock } from "../../lib/clock";
 import { cronFault } from "../../lib/cron";
 import { zone } from "../../lib/preferences";
@@ -15,17 +15,21 @@ import {
   type Recurrence,
 } from "../../lib/recurrence";
 import { useResource } from "../../lib/resource";
+import { lacksOfTrigger } from "../../lib/trigger";
 import { Card } from "../../ui/card";
 import "../../ui/form.css";
+import { Marked } from "../../ui/marked";
 import { Check, Choice, Field, Moment, Segments, Text, ZoneField } from "../composer/fields";
 import type { PartProps } from "./composer";
 import { loadCampaigns } from "./load";
+import { TriggerFields } from "./trigger";
 
 const WHEN_WORDS: Record<When, string> = {
   now: "When started",
   at: "Once",
   recipient: "Local time",
   cron: "Recurring",
+  event: "When something happens",
   follow: "Follow-up",
 };
 
@@ -40,7 +44,10 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
     />
   );
   const { followHours: fault } = numberFaults(draft);
-  const isOpen = !fault && ((when !== "at" && when !== "recipient") || draft.at !== "");
+  const isOpen =
+    !fault &&
+    (when !== "event" || lacksOfTrigger(draft.trigger) === undefined) &&
+    ((when !== "at" && when !== "recipient") || draft.at !== "");
   return (
     <Card title="Schedule">
       <Segments
@@ -85,7 +92,8 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
           check={cronFault(draft.cron)}
         />
       )}
-      {(when === "at" || when === "cron") && (
+      {when === "event" && <TriggerFields app={app} draft={draft} change={change} problem={problem} />}
+      {(when === "at" || when === "cron" || when === "event") && (
         <Check name="own-hour" checked={draft.isOwnHour} change={(isOwnHour) => change({ isOwnHour })}>
           Send at the best hour of each subscriber, within 24 hours from then
         </Check>
@@ -94,7 +102,7 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
       {when === "follow" && <FollowFields app={app} draft={draft} change={change} problem={problem} />}
       {isOpen && (when !== "follow" || draft.follows) && (
         <p id="when" aria-live="polite">
-          {scheduleWords(planOf(draft), clock.shown.value, zone.value).join(" ")}
+          <Marked text={scheduleWords(planOf(draft), clock.shown.value, zone.value).join(" ")} />
         </p>
       )}
       {problem?.fault("/schedule") && <p class="fault">It {problem.fault("/schedule")}.</p>}
@@ -236,28 +244,29 @@ function FollowFields({ app, draft, change, problem }: PartProps) {
   );
 }
 
+const PACES = [
+  ["none", "No limit"],
+  ["rate", "Limit per minute"],
+  ["spread", "Spread over a period"],
+] as const;
+
 /** Send rate, holdout and end. */
 export function LimitsCard({ draft, change, problem }: PartProps) {
   const faults = numberFaults(draft);
+  const pace = paceOf(draft);
   return (
     <Card title="Send rate and holdout">
       <div class="pair">
         <Choice
           label="Send rate"
           name="pace"
-          value={draft.pace}
-          choices={[
-            ["none", "No limit"],
-            ["rate", "Limit per minute"],
-            ["spread", "Spread over a period"],
-          ]}
+          value={pace}
+          choices={PACES.filter(([choice]) => draft.when !== "event" || choice !== "spread")}
           choose={(pace) => change({ pace: pace as typeof draft.pace })}
-          hint={
-            draft.pace === "none" || faults.perMinute || faults.spreadMinutes ? undefined : paceWords(planOf(draft))
-          }
+          hint={pace === "none" || faults.perMinute || faults.spreadMinutes ? undefined : paceWords(planOf(draft))}
           fault={problem?.fault("/pace")}
         />
-        {draft.pace === "rate" && (
+        {pace === "rate" && (
           <Text
             label="Recipients per minute"
             name="per-minute"
@@ -268,7 +277,7 @@ export function LimitsCard({ draft, change, problem }: PartProps) {
             check={faults.perMinute}
           />
         )}
-        {draft.pace === "spread" && (
+        {pace === "spread" && (
           <Text
             label="Minutes"
             name="spread-minutes"

@@ -89,12 +89,14 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
 
 interface TopicProps {
   app: AppResponse;
+  /** By default `topic`. */
+  name?: string;
   topic: string;
   choose: (topic: string) => void;
   fault: string | undefined;
 }
 
-export function TopicField({ app, topic, choose, fault }: TopicProps) {
+export function TopicField({ app, name = "topic", topic, choose, fault }: TopicProps) {
   const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
   const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
   if (topics.known.value && names.size === 0)
@@ -102,7 +104,7 @@ export function TopicField({ app, topic, choose, fault }: TopicProps) {
   return (
     <Choice
       label="Topic"
-      name="topic"
+      name={name}
       value={topic}
       choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]}
       choose={choose}
