@@ -1,6 +1,7 @@
 // @vitest-environment happy-dom
 import { h, render } from "preact";
 import { act } from "preact/test-utils";
+import { LocationProvider } from "preact-iso";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { Refusal } from "../src/api/problem";
 import type { AppResponse, CampaignProgress, CampaignSchedule, TriggerCounts } from "../src/api/types";
@@ -19,6 +20,7 @@ import {
   type TriggerDraft,
 } from "../src/lib/trigger";
 import { TriggerCard, TriggerFields } from "../src/pages/campaigns/trigger";
+import { Entries } from "../src/pages/subscribers/waits";
 
 const trigger = (more: Partial<TriggerDraft> = {}): TriggerDraft => ({
   ...BLANK_TRIGGER,
@@ -246,5 +248,13 @@ describe("on the page", () => {
     await act(() => render(h(TriggerCard, { trigger: counts({ entered: 2, waiting: 1, sent: 1 }), progress }), root));
     const texts = [...root.querySelectorAll("#trigger li")].map((step) => step.textContent);
     expect(texts).toEqual(["Entered 2 ", "Waiting 1 50 % of 2", "Sent 1 50 % of 2"]);
+  });
+
+  it("entries link to their campaigns", async () => {
+    const entry = { campaign: "cmp_1", slug: "reminder", cause: "event:cart_added" };
+    const entries = [{ ...entry, due_at: "2027-01-15T08:30:00Z", caused_at: "2027-01-15T08:00:00Z" }];
+    await act(() => render(h(LocationProvider, {}, h(Entries, { entries })), root));
+    expect(root.querySelector("a")?.getAttribute("href")).toContain("/campaigns/reminder");
+    expect(root.querySelector("tbody")?.textContent).toContain("Event cart_added");
   });
 });

@@ -7,6 +7,7 @@ import type {
   Gateway,
   LaneResponse,
   SubscriptionResponse,
+  TriggerEntry,
 } from "../../api/types";
 import { sinceCreation } from "../../lib/figures";
 import { clock } from "../../lib/clock";
@@ -128,6 +129,15 @@ export async function loadLatest(
 ): Promise<FoundDelivery[]> {
   const query = { user_id: who.user, subscription: who.subscription, limit: 8 };
   return (await told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query }, signal }))).data;
+}
+
+/** Messages that a person waits for because of events, the next one first. */
+export async function loadWaits(
+  app: string,
+  query: { user?: string; subscription?: string },
+  signal: AbortSignal,
+): Promise<TriggerEntry[]> {
+  return (await told(api.GET("/v1/apps/{app}/trigger-entries", { params: { path: { app }, query }, signal }))).data;
 }
 
 export const loadDiagnosis = (app: string, code: string, signal: AbortSignal): Promise<Diagnosis> =>

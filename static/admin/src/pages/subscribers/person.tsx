@@ -21,6 +21,7 @@ import { Table } from "../../ui/table";
 import { EraseDialog } from "./erase";
 import { loadLatest, loadPerson, type Person } from "./load";
 import { TestPushDialog } from "./test-push";
+import { Waits } from "./waits";
 import "../../ui/filters.css";
 import "../messages/messages.css";
 import "./subscribers.css";
@@ -129,7 +130,10 @@ function EraseButton({ app, onErase }: { app: AppResponse; onErase: () => void }
 
 function Known({ app, person, who, onSent }: { app: AppResponse; person: Person; who: Who; onSent: () => unknown }) {
   const { link } = useFilters();
+  const viewer = useMay("viewer", app.id);
   const { devices, calendar, user } = person;
+  // Only active browsers have entries of their own.
+  const mayWait = who.user !== undefined || devices.some(({ state }) => state === "active");
   const zones = devices.flatMap(({ timezone, state }) => (timezone && state === "active" ? [timezone] : []));
   return (
     <>
@@ -148,6 +152,7 @@ function Known({ app, person, who, onSent }: { app: AppResponse; person: Person;
           <Device key={device.id} app={app} device={device} onSent={onSent} />
         ))}
       </div>
+      {viewer.may && mayWait && <Waits app={app} who={who} />}
     </>
   );
 }
