@@ -1,5 +1,5 @@
 //! Campaigns and segments on the admin page, in Chromium: a segment is created in rows and as text. A campaign to it is written, tested,
-//! started, watched to its end, copied and deleted. Viewers see no actions.
+//! started, watched to its end, copied and deleted. Another one is started by events. Viewers see no actions.
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;
@@ -13,6 +13,7 @@ use super::site::Site;
 use super::user_actions::{appears, choose, click, holds, sign_in, write};
 use super::when;
 use crate::support::TempDir;
+use crate::support::campaigns::run_scheduler;
 
 /// The scheduler looks again at what goes out once this is over.
 const WATCHED_AGAIN: TimeDelta = TimeDelta::seconds(11);
@@ -202,6 +203,85 @@ async fn in_chromium_a_campaign_runs_and_is_copied() {
     // What the page was still asking of the copy when it was deleted is not found.
     let is_late = |said: &String| said.contains("/campaigns/winter") && said.contains("404");
     let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !is_late(said)).collect();
+    assert_eq!(unexpected, Vec::<String>::new());
+    site.app.finish().await;
+}
+
+/// Waits for the number of a step of the funnel.
+async fn step_has(chromium: &mut Chromium, step: &str, n: u32) {
+    let number = format!("document.querySelector('#trigger [data-step={step}] strong')?.innerText");
+    chromium.evaluate(&when(&format!("{number} === '{n}'"))).await;
+}
+
+#[tokio::test]
+async fn in_chromium_a_trigger_is_written_and_watched() {
+    let (site, home) = (Site::for_admins().await, TempDir::new());
+    for (n, user) in [(0, "ann"), (1, "ben")] {
+        site.app.subscribe_with("fcm", n..n + 1, json!({"user_id": user})).await;
+    }
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.listen().await;
+
+    // The form makes a sentence of the trigger. A fault of the server is shown at its field.
+    sign_in(&mut chromium, &site, "/campaigns").await;
+    chromium.evaluate(&says("There is no campaign yet.")).await;
+    chromium.press("n").await;
+    write(&mut chromium, "[name=campaign-name]", "Reminder").await;
+    write(&mut chromium, "[name=title]", "Your cart waits").await;
+    click(&mut chromium, "[name=when][value=event]").await;
+    write(&mut chromium, "[name=event]", "cart_added").await;
+    write(&mut chromium, "[name=condition]", "total >= 50").await;
+    write(&mut chromium, "[name=unless]", "bought").await;
+    choose(&mut chromium, "limit", "per").await;
+    let sentence = "30 minutes after cart_added with total >= 50, unless bought; at most once a week.";
+    chromium.evaluate(&says(sentence)).await;
+    look_at(&mut chromium, "campaign-trigger").await;
+    write(&mut chromium, "[name=condition]", r#"tag("beta")"#).await;
+    click(&mut chromium, "#save").await;
+    appears(&mut chromium, "[name=condition][aria-invalid=true]").await;
+    write(&mut chromium, "[name=condition]", "total >= 50").await;
+    click(&mut chromium, "#save").await;
+    goes(&mut chromium, "Draft: nothing is sent").await;
+    chromium.evaluate(&says(sentence)).await;
+    let schedule = json!({"on": "event:cart_added", "where": "total >= 50", "after": "30m",
+        "unless": "event:bought", "at_most": "once per 7d"});
+    assert_eq!(site.get("/campaigns/reminder/plan").await["schedule"], schedule);
+    click(&mut chromium, "#edit").await;
+    holds(&mut chromium, "[name=unless]", "bought").await;
+    chromium.open(&format!("{}/admin/campaigns/reminder", site.origin)).await;
+    click(&mut chromium, "#start").await;
+    write(&mut chromium, "#typed", "2").await;
+    click(&mut chromium, "#start-now").await;
+    appears(&mut chromium, "#pause").await;
+    run_scheduler(&site.app).await;
+    goes(&mut chromium, "Waiting for events").await;
+
+    // Ann's event was half an hour ago, so her message is due; Ben's event was now.
+    let report = async |user: &str, age: TimeDelta| {
+        let at = (site.app.clock.now() - age).to_rfc3339();
+        let event = json!({"name": "cart_added", "user_id": user, "at": at, "properties": {"total": 59}});
+        site.call(Method::POST, "/events", json!({"events": [event]})).await;
+    };
+    report("ann", TimeDelta::minutes(31)).await;
+    goes(&mut chromium, "1 entered, 1 waits, 0 sent.").await;
+    run_scheduler(&site.app).await;
+    goes(&mut chromium, "1 entered, 0 wait, 1 sent.").await;
+    report("ben", TimeDelta::zero()).await;
+    for (step, n) in [("Entered", 2), ("Waiting", 1), ("Sent", 1)] {
+        step_has(&mut chromium, step, n).await;
+    }
+    look_at(&mut chromium, "campaign-trigger-funnel").await;
+
+    // The page of a person has what the person waits for; the list names no time.
+    chromium.open(&format!("{}/admin/subscribers/shop/users/ben", site.origin)).await;
+    chromium.evaluate(&says("Event cart_added")).await;
+    look_at(&mut chromium, "person-waits").await;
+    click(&mut chromium, "[aria-label='Waits for'] a").await;
+    goes(&mut chromium, "2 entered, 1 waits, 1 sent.").await;
+    chromium.open(&format!("{}/admin/campaigns", site.origin)).await;
+    chromium.evaluate(&says("by events")).await;
+    let is_refusal = |said: &String| said.contains("/campaigns") && said.contains("422");
+    let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !is_refusal(said)).collect();
     assert_eq!(unexpected, Vec::<String>::new());
     site.app.finish().await;
 }

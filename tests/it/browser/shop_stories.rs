@@ -9,6 +9,7 @@ use super::shop::Shop;
 use super::site::Scheme;
 use super::{DISPLAYED, logged, until};
 use crate::support::TempDir;
+use crate::support::campaigns::{MINUTE, advance};
 use crate::support::identity::user_hmac;
 
 /// Push handler that tutorials for `web-push` recommend, below our line.
@@ -184,6 +185,35 @@ async fn logout_removes_notifications_without_closed_receipts() {
     firefox.press_notification("For whoever is next", "alert-close").await;
     shop.server.until_counts(&next, json!({"displayed": 1, "closed": 1})).await;
     shop.server.until_counts(&personal, json!({"displayed": 1, "closed": 0})).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn in_firefox_a_page_reports_events() {
+    let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put_page("{}");
+    shop.put("/service-worker.js", LINES_OF_INIT);
+    let plan = json!({"slug": "reminder", "schedule": {"on": "event:cart_added", "where": "total >= 50", "after": "1m"},
+        "message": {"to": {"all": true}, "content": {"title": "Hello", "body": "Your cart waits"}}});
+    shop.server.call(Method::POST, "/campaigns", plan).await;
+    shop.server.call(Method::POST, "/campaigns/reminder/start", Value::Null).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    let track = "bellwire.track('cart_added', { total: 59 })";
+    let early = firefox.evaluate(track).await;
+    assert_eq!((&early["ok"], &early["reason"]), (&json!(false), &json!("not-subscribed")), "{early}");
+    let subscribed = firefox.evaluate("bellwire.subscribe()").await;
+    assert_eq!(subscribed["ok"], true, "{subscribed}");
+    let refused = firefox.evaluate(track).await;
+    assert_eq!((&refused["reason"], &refused["code"]), (&json!("refused"), &json!("forbidden")), "{refused}");
+    let allowed = json!({"browsers_may": ["track_events"]});
+    shop.server.app.operate(Method::PATCH, "/v1/apps/shop", allowed).await.ok(200);
+    let tracked = firefox.evaluate(track).await;
+    assert_eq!(tracked["ok"], true, "{tracked}");
+    advance(&shop.server.app, MINUTE).await;
+    let message = shop.server.last_message().await;
+    shop.server.until_counts(&message, json!({"displayed": 1})).await;
     firefox.quit().await;
     shop.server.app.finish().await;
 }
