@@ -58,6 +58,10 @@ describe("a trigger in words", () => {
       "Immediately after `a`, unless `b` or `c`; at most once a day.",
     ],
     [{ on: "event:a", unless: ["event:b", "event:c", "event:d"] }, "Immediately after `a`, unless `b`, `c`, or `d`."],
+    [
+      { on: "subscribed", after: "60m", at_most: "once per 168h" },
+      "One hour after a browser subscribes; at most once a week.",
+    ],
     [{ on: "event:a", after: "90s", at_most: "once per 14d" }, "90 seconds after `a`; at most once in 14 days."],
   ])("reads as a sentence: %j", (schedule, expected) => {
     expect(triggerSentence(schedule)).toBe(expected);
@@ -72,7 +76,7 @@ describe("a trigger in words", () => {
     ["event:cart_added", "Event `cart_added`"],
     ["subscribed", "Subscribed"],
     ["joined:news", "Joined the topic `news`"],
-    ["sent:cmp_1", "Got the message before it"],
+    ["sent:cmp_1", "Message of the followed campaign"],
   ])("names the cause %s", (cause, expected) => {
     expect(entryWords(cause)).toBe(expected);
   });

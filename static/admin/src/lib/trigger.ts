@@ -137,16 +137,25 @@ export function triggerDraft(schedule: CampaignSchedule | null | undefined): Tri
 const anyOf = new Intl.ListFormat("en", { type: "disjunction" });
 const SINGULAR: Record<Unit, string> = { s: "second", m: "minute", h: "hour", d: "day" };
 
+/** Span in its largest unit without a remainder: `60m` is one hour. */
+function largest(text: string | null | undefined): [number, Unit] | undefined {
+  const span = spanOf(text ?? undefined);
+  if (!span) return undefined;
+  const seconds = Number(span[0]) * lengthOf(span[1]);
+  const [unit, , length] = UNITS.findLast(([, , length]) => seconds % length === 0) ?? UNITS[0];
+  return [seconds / length, unit];
+}
+
 /** `one hour`, `30 minutes`. */
-const spanWords = ([n, unit]: [string, Unit]): string => things(Number(n), SINGULAR[unit]);
+const spanWords = ([n, unit]: [number, Unit]): string => things(n, SINGULAR[unit]);
 
 /** `once a week`, `once an hour`, `once in 3 days`. */
 function limitWords(atMost: string): string {
-  const span = spanOf(atMost.replace(/^once per /, ""));
+  const span = largest(atMost.replace(/^once per /, ""));
   if (!span) return "once per person";
   const [n, unit] = span;
-  if (n === "7" && unit === "d") return "at most once a week";
-  if (n === "1") return `at most once ${unit === "h" ? "an" : "a"} ${SINGULAR[unit]}`;
+  if (n === 7 && unit === "d") return "at most once a week";
+  if (n === 1) return `at most once ${unit === "h" ? "an" : "a"} ${SINGULAR[unit]}`;
   return `at most once in ${spanWords(span)}`;
 }
 
@@ -158,8 +167,6 @@ function causeWords(on: string): string {
       return "a browser subscribes";
     case "joined":
       return `a browser joins the topic \`${name}\``;
-    case "sent":
-      return "the message before it was sent";
     default:
       return `\`${name}\``;
   }
@@ -168,8 +175,8 @@ function causeWords(on: string): string {
 /** Trigger as one sentence: `30 minutes after cart_added, unless bought; at most once a week.` Names are marked as code. */
 export function triggerSentence(schedule: CampaignSchedule): string {
   const { on, where, after, at_most } = schedule;
-  const span = spanOf(after ?? undefined);
-  const wait = span && span[0] !== "0" ? spanWords(span) : "immediately";
+  const span = largest(after);
+  const wait = span && span[0] > 0 ? spanWords(span) : "immediately";
   const events = eventsOf(schedule).map((name) => `\`${name}\``);
   return [
     `${capital(wait)} after ${causeWords(on ?? "")}`,
@@ -189,7 +196,7 @@ export function entryWords(cause: string): string {
     case "joined":
       return `Joined the topic \`${name}\``;
     case "sent":
-      return "Got the message before it";
+      return "Message of the followed campaign";
     default:
       return `Event \`${name}\``;
   }
