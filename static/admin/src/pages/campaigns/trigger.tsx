@@ -96,6 +96,8 @@ export function TriggerFields({ app, draft, change: changeDraft, problem }: Part
           choices={UNIT_WORDS}
           choose={(unit) => change({ waitUnit: unit as Unit })}
         />
+      </div>
+      <div class="pair">
         <Text
           label="Unless"
           name="unless"
@@ -107,8 +109,6 @@ export function TriggerFields({ app, draft, change: changeDraft, problem }: Part
           fault={problem?.fault("/schedule/unless")}
           check={faults.unless}
         />
-      </div>
-      <div class="pair">
         <Choice
           label="Messages to one person, at most"
           name="limit"
@@ -121,28 +121,28 @@ export function TriggerFields({ app, draft, change: changeDraft, problem }: Part
           choose={(limit) => change({ limit: limit as TriggerDraft["limit"] })}
           fault={trigger.limit === "per" ? undefined : problem?.fault("/schedule/at_most")}
         />
-        {trigger.limit === "per" && (
-          <>
-            <Text
-              label="Period"
-              name="limit-span"
-              value={trigger.limitSpan}
-              change={(limitSpan) => change({ limitSpan })}
-              max={8}
-              hint="Up to 365 days."
-              fault={problem?.fault("/schedule/at_most")}
-              check={faults.limitSpan}
-            />
-            <Choice
-              label="Unit of the period"
-              name="limit-unit"
-              value={trigger.limitUnit}
-              choices={UNIT_WORDS}
-              choose={(unit) => change({ limitUnit: unit as Unit })}
-            />
-          </>
-        )}
       </div>
+      {trigger.limit === "per" && (
+        <div class="pair">
+          <Text
+            label="Period"
+            name="limit-span"
+            value={trigger.limitSpan}
+            change={(limitSpan) => change({ limitSpan })}
+            max={8}
+            hint="Up to 365 days."
+            fault={problem?.fault("/schedule/at_most")}
+            check={faults.limitSpan}
+          />
+          <Choice
+            label="Unit of the period"
+            name="limit-unit"
+            value={trigger.limitUnit}
+            choices={UNIT_WORDS}
+            choose={(unit) => change({ limitUnit: unit as Unit })}
+          />
+        </div>
+      )}
     </>
   );
 }
