@@ -20,7 +20,7 @@
 //! 6. `message_counts` by (message, lane)
 //! 7. `webhooks` by id, and `apps` for what they hear
 //! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
-//! 9. the advisory locks of [people](triggers::observing::lock_people), `trigger_entries` within them, and `trigger_counts` by campaign.
+//! 9. the advisory locks of [people](triggers::waits::lock_people), `trigger_entries` within them, and `trigger_counts` by campaign.
 //!    Only rows of new messages, which no other transaction can lock, are inserted after it
 //!
 //! A transaction that [adds to or deletes `habits`](audience::engagement_stats) waits for an advisory lock and holds it to its end. It

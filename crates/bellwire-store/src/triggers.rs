@@ -1,7 +1,7 @@
 //! Events of users, and the campaigns that they trigger: [`user_events`] stores what sites report, [`observing`] lets people enter
 //! triggers and ends their wait, [`due`] and [`recipients`] serve the scheduler, [`counts`] has the results.
 //!
-//! A transaction that changes a person's entries holds the [lock of that person](observing::lock_people). So an event that ends a wait and the
+//! A transaction that changes a person's entries holds the [lock of that person](waits::lock_people). So an event that ends a wait and the
 //! message that it prevents never pass each other: one of them is committed first.
 
 pub mod counts;
@@ -11,6 +11,7 @@ pub mod observing;
 pub mod past;
 pub mod recipients;
 pub mod user_events;
+pub mod waits;
 
 use sqlx::PgConnection;
 use sqlx::types::Json;

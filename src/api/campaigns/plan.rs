@@ -20,9 +20,9 @@ use crate::api::templates::templated::Templates;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_core::request_time;
+use bellwire_rules::campaign::follow::{Follow, FollowCondition};
 use bellwire_rules::campaign::plan::{
-    CampaignAudience, CampaignVariant, Follow, FollowCondition, Otherwise, Pace, Plan, PlannedMessage, Test,
-    VARIANTS_MAX, WHOLE,
+    CampaignAudience, CampaignVariant, Otherwise, Pace, Plan, PlannedMessage, Test, VARIANTS_MAX, WHOLE,
 };
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::trigger::{Cause, Trigger};

@@ -6,7 +6,8 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::plan::{FollowCondition, Plan, PlannedMessage, Test, WHOLE};
+use super::follow::FollowCondition;
+use super::plan::{Plan, PlannedMessage, Test, WHOLE};
 use super::schedule::When;
 use super::zones::{self, Zones};
 use bellwire_core::clock::{Timestamp, derived_uuid_of, time_of};

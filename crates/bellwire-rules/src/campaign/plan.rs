@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::follow::Follow;
 use super::schedule::When;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Tier, Urgency};
@@ -134,22 +135,5 @@ bellwire_core::named! {
     pub enum Otherwise {
         First = "first",
         Stop = "stop",
-    }
-}
-
-/// Campaign that a follow-up refers to. Its recipients without a reaction get the follow-up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Follow {
-    /// Id of the campaign, `cmp_…`.
-    pub campaign: String,
-    /// Reaction that recipients lack.
-    pub did_not: FollowCondition,
-}
-
-bellwire_core::named! {
-    /// Reaction that recipients of a campaign lack to get its follow-up.
-    pub enum FollowCondition {
-        Click = "click",
-        Display = "display",
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::plan::FollowCondition;
+use super::follow::FollowCondition;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_segment::Expression;

@@ -4,7 +4,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::observing::lock_people;
+use super::waits::{end, lock_people};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, MessageId, SubscriptionId};
 use bellwire_rules::campaign::trigger::Trigger;
@@ -120,22 +120,6 @@ pub async fn entries(
            FROM trigger_entries e LEFT JOIN user_events v ON v.id = e.event
            WHERE e.campaign = $1 AND e.person = ANY ($2) AND e.due_at <= $3 ORDER BY e.due_at"#,
         (of.campaign.0, &people, now)
-    )
-}
-
-/// Ends the wait of locked people without a message.
-pub(crate) async fn end(conn: &mut PgConnection, campaigns: &[CampaignId], people: &[Uuid]) -> sqlx::Result<()> {
-    execute!(
-        &mut *conn,
-        "DELETE FROM trigger_entries e USING unnest($1::uuid[], $2::uuid[]) AS t (campaign, person)
-         WHERE e.campaign = t.campaign AND e.person = t.person AND e.sent_at IS NULL",
-        (campaigns as &[CampaignId], people)
-    )?;
-    execute!(
-        conn,
-        "UPDATE trigger_entries e SET due_at = NULL FROM unnest($1::uuid[], $2::uuid[]) AS t (campaign, person)
-         WHERE e.campaign = t.campaign AND e.person = t.person",
-        (campaigns as &[CampaignId], people)
     )
 }
 

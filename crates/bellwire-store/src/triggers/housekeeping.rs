@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::counts::{self, EntryCounts};
-use super::observing::lock_people;
+use super::waits::lock_people;
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, CampaignId};

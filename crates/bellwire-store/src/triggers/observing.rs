@@ -7,6 +7,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::counts::{self, EntryCounts};
+use super::waits::{self, lock_people};
 use crate::audience::subscriptions::row::SubscriptionRow;
 use crate::audience::user_shards;
 use bellwire_core::clock::Timestamp;
@@ -111,18 +112,6 @@ pub(crate) async fn observe_browser(
         properties: None,
     });
     observe(conn, app, &observed.collect::<Vec<_>>(), now).await
-}
-
-/// Waits until no other transaction changes entries of these people. Held to the end of the transaction.
-pub async fn lock_people(conn: &mut PgConnection, app: AppId, people: impl Iterator<Item = Uuid>) -> sqlx::Result<()> {
-    let parts: BTreeSet<i32> = people.map(|id| i32::from(id.as_bytes()[15] & 0x3f)).collect();
-    fetch_all!(
-        conn,
-        "SELECT FROM unnest($2::integer[]) AS part,
-           LATERAL pg_advisory_xact_lock(hashtextextended('bellwire.people:' || $1::uuid::text || part::text, 0))",
-        (app.0, &Vec::from_iter(parts))
-    )
-    .map(drop)
 }
 
 /// Returns the triggers that one of these causes lets people enter, or one of these events ends.
@@ -315,7 +304,7 @@ impl Entries {
             }
         }
         if !people.is_empty() {
-            super::due::end(conn, &campaigns, &people).await?;
+            waits::end(conn, &campaigns, &people).await?;
         }
         if !waiting.is_empty() {
             execute!(

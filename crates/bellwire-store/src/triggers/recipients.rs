@@ -13,7 +13,8 @@ use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
-use bellwire_rules::campaign::plan::{CampaignAudience, FollowCondition};
+use bellwire_rules::campaign::follow::FollowCondition;
+use bellwire_rules::campaign::plan::CampaignAudience;
 use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::AHEAD_MAX;
-use super::trigger::UnlessBody;
 use crate::api::http::problem::Faults;
 use crate::api::messages::send_at;
 use bellwire_core::clock::Timestamp;
@@ -70,6 +69,17 @@ pub(crate) struct ScheduleBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 20)]
     pub(super) at_most: Option<String>,
+}
+
+/// Events that end a wait: one, or a list.
+#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = CampaignUnless)]
+pub(crate) enum UnlessBody {
+    /// One event: `event:` and a name.
+    One(String),
+    /// At most 5 events.
+    Several(Vec<String>),
 }
 
 /// Faults of a schedule: the wrong member, and the rule.

@@ -1,10 +1,8 @@
 //! Schedule of a campaign that events trigger, as its author writes it, and its validation.
 
 use chrono::TimeDelta;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::schedule::ScheduleBody;
+use super::schedule::{ScheduleBody, UnlessBody};
 use crate::api::events::record::EVENT_NAME_RULE;
 use crate::api::http::problem::Faults;
 use bellwire_core::duration;
@@ -17,17 +15,6 @@ const UNLESS_MAX: usize = 5;
 const ON_RULE: &str = "must be `subscribed`, `joined:` and a topic, or `event:` and a name, such as `event:cart_added`";
 const AFTER_RULE: &str = "must be a span up to 90d, such as 30m";
 const AT_MOST_RULE: &str = "must be `once`, or `once per` and a span from 1m to 365d, such as `once per 7d`";
-
-/// Events that end a wait: one, or a list.
-#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = CampaignUnless)]
-pub(crate) enum UnlessBody {
-    /// One event: `event:` and a name.
-    One(String),
-    /// At most 5 events.
-    Several(Vec<String>),
-}
 
 impl ScheduleBody {
     /// Returns the checked trigger, or adds all its faults.
