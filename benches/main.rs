@@ -9,6 +9,7 @@ mod campaign;
 mod capacity;
 mod caps;
 mod codes;
+mod events;
 mod exports;
 mod failures;
 mod footprint;
@@ -74,6 +75,8 @@ enum Benchmark {
     Receipts,
     /// The same with and without webhooks, one of which hangs
     Webhooks,
+    /// Events of users, people who wait because of them, and their messages
+    Events,
     /// One-time codes when nothing else is sent
     Codes,
     /// One-time codes beside campaigns
@@ -142,6 +145,7 @@ impl Benchmark {
             Self::Caps => block_on(caps::run()),
             Self::Receipts => block_on(receipts::run()),
             Self::Webhooks => block_on(webhooks::run()),
+            Self::Events => block_on(events::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),
             Self::Streams => block_on(streams::run()),

@@ -59,7 +59,7 @@ const TAGS: [(&str, &str); 18] = [
 ];
 
 /// Problems that routes share: name, status and cause.
-const PROBLEMS: [(&str, u16, &str); 11] = [
+const PROBLEMS: [(&str, u16, &str); 12] = [
     ("BadRequest", 400, "A parameter, a header or the syntax of the body is invalid; `errors` names each"),
     ("Unauthorized", 401, "The key or token is missing, invalid or expired"),
     ("Forbidden", 403, "The caller is known, but lacks the permission"),
@@ -71,6 +71,7 @@ const PROBLEMS: [(&str, u16, &str); 11] = [
     ("UnsupportedMediaType", 415, "The body must be sent as `application/json`"),
     ("Invalid", 422, "The body is well-formed, but members are invalid; `errors` points to each"),
     ("TooManyRequests", 429, "Too many requests (`rate_limited`); `Retry-After` contains the delay"),
+    ("HeadTooLarge", 431, "The head of the request is too large (`head_too_large`)"),
 ];
 
 /// Types and descriptions of path parameters. A parameter that is not listed is a string without a description.

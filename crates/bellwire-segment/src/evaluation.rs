@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::TimeDelta;
 
 use super::attributes::{Attributes, Scalar};
-use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, SubscriptionField, Test};
+use super::expression::{Comparison, Deed, EventCondition, Expression, Field, Literal, Node, SubscriptionField, Test};
 use super::lexer;
 use super::portion::part_of;
 use bellwire_core::assignment::Assigned;
@@ -92,6 +92,8 @@ pub struct EvaluationFacts {
     pub topics: HashMap<String, HashSet<SubscriptionId>>,
     /// Subscriptions with each needed event.
     pub deeds: HashMap<Deed, HashSet<SubscriptionId>>,
+    /// Subscriptions whose person meets each needed condition on events.
+    pub events: HashMap<EventCondition, HashSet<SubscriptionId>>,
     /// Engagement of the persons of these subscriptions, if needed. Persons without data are absent.
     pub habits: HashMap<SubscriptionId, Habits>,
 }
@@ -171,7 +173,7 @@ impl Test {
             }
             Self::OneOf(field, literals) => of(field)
                 .is_some_and(|actual| literals.iter().any(|it| actual.compare(it, now) == Some(Ordering::Equal))),
-            Self::Tag(_) | Self::Topic(_) | Self::Did(_) => false,
+            Self::Tag(_) | Self::Topic(_) | Self::Did(_) | Self::Event(_) => false,
         }
     }
 
@@ -180,6 +182,7 @@ impl Test {
             Self::Tag(tag) => candidate.tags.contains(tag),
             Self::Topic(name) => told.topics.get(name).is_some_and(|members| members.contains(&candidate.id)),
             Self::Did(deed) => told.deeds.get(deed).is_some_and(|doers| doers.contains(&candidate.id)),
+            Self::Event(event) => told.events.get(event).is_some_and(|doers| doers.contains(&candidate.id)),
             Self::Exists(field) => field.of(candidate, told).is_some(),
             Self::Compare(field, comparison, literal) => field
                 .of(candidate, told)

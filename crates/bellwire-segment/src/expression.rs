@@ -32,6 +32,8 @@ pub(super) enum Test {
     OneOf(Field, Vec<Literal>),
     /// Whether the subscription had an event of a message.
     Did(Deed),
+    /// Whether the site reported an event about the person.
+    Event(EventCondition),
 }
 
 /// Source of a value.
@@ -95,6 +97,17 @@ pub struct Deed {
     pub within_s: Option<i64>,
 }
 
+/// Condition on the events that a site reported about a person.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventCondition {
+    /// Name of the events.
+    pub name: String,
+    /// Minimum number of events, from 1.
+    pub at_least: u16,
+    /// Maximum age of the events in seconds. `None`: any.
+    pub within_s: Option<i64>,
+}
+
 named! {
     /// Events between a subscription and a message.
     pub enum Act {
@@ -118,6 +131,8 @@ pub struct Needs {
     pub topics: BTreeSet<String>,
     /// Events that the expression tests.
     pub deeds: BTreeSet<Deed>,
+    /// Events of people that the expression tests.
+    pub events: BTreeSet<EventCondition>,
     /// Engagement of the person.
     pub habits: bool,
     /// Time and source of the person's consent.
@@ -201,7 +216,7 @@ impl Test {
             Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
                 matches!(field, Field::Attribute(_))
             }
-            Self::Tag(_) | Self::Topic(_) | Self::Did(_) => false,
+            Self::Tag(_) | Self::Topic(_) | Self::Did(_) | Self::Event(_) => false,
         }
     }
 
@@ -210,6 +225,10 @@ impl Test {
             Self::Tag(_) => needs.tags = true,
             Self::Topic(name) => drop(needs.topics.insert(name.clone())),
             Self::Did(deed) => drop(needs.deeds.insert(deed.clone())),
+            Self::Event(event) => {
+                needs.events.insert(event.clone());
+                needs.profile = true;
+            }
             Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
                 needs.attributes |= matches!(field, Field::Attribute(_));
                 needs.habits |= matches!(
@@ -279,6 +298,16 @@ impl Display for Test {
             }
             Self::Did(Deed { act, of, within_s }) => {
                 write!(f, "{}({}", act.name(), Quoted(of))?;
+                if let Some(seconds) = within_s {
+                    write!(f, ", {}", DisplayDuration(*seconds))?;
+                }
+                f.write_char(')')
+            }
+            Self::Event(EventCondition { name, at_least, within_s }) => {
+                write!(f, "did({}", Quoted(name))?;
+                if *at_least > 1 {
+                    write!(f, ", {at_least}")?;
+                }
                 if let Some(seconds) = within_s {
                     write!(f, ", {}", DisplayDuration(*seconds))?;
                 }
@@ -374,7 +403,8 @@ impl Serialize for Expression {
 }
 
 /// Words that are not names of attributes.
-const RESERVED: [&str; 11] = ["and", "or", "not", "in", "true", "false", "now", "tag", "topic", "exists", "attribute"];
+const RESERVED: [&str; 12] =
+    ["and", "or", "not", "in", "true", "false", "now", "tag", "topic", "did", "exists", "attribute"];
 
 fn is_bare_name(name: &str) -> bool {
     name.starts_with(begins_word)

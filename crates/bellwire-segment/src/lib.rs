@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use attributes::Attributes;
 pub use evaluation::{Candidate, EvaluationFacts, LaneFacts};
-pub use expression::{Act, Deed, Expression, Needs};
+pub use expression::{Act, Deed, EventCondition, Expression, Needs};
 pub use lexer::SyntaxError;
 pub use own_hour::{OwnHour, SLOTS};
 pub use parser::TEXT_MAX;

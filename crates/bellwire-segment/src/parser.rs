@@ -6,6 +6,7 @@
 //! one        = "not" one | "(" any ")" | test
 //! test       = "tag" "(" text ")" | "topic" "(" text ")" | "exists" "(" field ")"
 //!            | ( "received" | "displayed" | "clicked" ) "(" text [ "," span ] ")"
+//!            | "did" "(" text [ "," number ] [ "," span ] ")"
 //!            | field comparison value | field [ "not" ] "in" "(" value { "," value } ")"
 //! field      = name | "attribute" "(" text ")"
 //! comparison = "=" | "!=" | "<" | "<=" | ">" | ">="
@@ -19,7 +20,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer};
 
 use super::expression::{
-    Act, Comparison, Deed, Expression, Field, Literal, Node, SubscriptionField, Test, is_reserved,
+    Act, Comparison, Deed, EventCondition, Expression, Field, Literal, Node, SubscriptionField, Test, is_reserved,
 };
 use super::lexer::{Lexer, SyntaxError, Token};
 use bellwire_core::id::VapidKeyId;
@@ -30,6 +31,8 @@ pub const TEXT_MAX: usize = 4_096;
 const LIST_MAX: usize = 500;
 /// Maximum characters of an attribute's name and a tag.
 const NAME_MAX: usize = 64;
+/// Maximum number of events that a condition counts.
+const TIMES_MAX: u16 = 1_000;
 /// Maximum characters of a quoted text.
 const LITERAL_MAX: usize = 2_048;
 
@@ -39,7 +42,7 @@ struct Bounds {
     octets: usize,
     depth: usize,
     tests: usize,
-    /// Maximum number of different events. Each needs a lookup for every candidate and message.
+    /// Maximum number of different events of messages, and of people. Each needs a lookup for every candidate.
     deeds: usize,
 }
 
@@ -70,7 +73,8 @@ fn parse(text: &str, bounds: &Bounds) -> Result<Expression, SyntaxError> {
     }
     let begin = lexer.skip();
     let token = lexer.next()?;
-    let mut parser = Parser { lexer, token, begin, depth: 0, tests: 0, deeds: BTreeSet::new(), bounds };
+    let mut parser =
+        Parser { lexer, token, begin, depth: 0, tests: 0, deeds: BTreeSet::new(), events: BTreeSet::new(), bounds };
     let node = parser.any()?;
     if parser.token != Token::End {
         return Err(parser.unexpected("`and`, `or` or the end"));
@@ -90,6 +94,7 @@ struct Parser<'a> {
     depth: usize,
     tests: usize,
     deeds: BTreeSet<Deed>,
+    events: BTreeSet<EventCondition>,
     bounds: &'a Bounds,
 }
 
@@ -140,6 +145,7 @@ impl<'a> Parser<'a> {
         let test = match word {
             "tag" => Test::Tag(self.only_argument("a tag", NAME_MAX)?),
             "topic" => Test::Topic(self.only_argument("a topic's name", 128)?),
+            "did" => self.event()?,
             "exists" => self.exists()?,
             word => match Act::from_name(word) {
                 Some(act) => self.deed(act)?,
@@ -190,6 +196,33 @@ impl<'a> Parser<'a> {
             return Err(self.lexer.error(begin, what));
         }
         Ok(Test::Did(deed))
+    }
+
+    fn event(&mut self) -> Parsed<Test> {
+        let begin = self.begin;
+        self.advance()?;
+        self.expect("(", "`(`")?;
+        let name = self.text("an event's name", NAME_MAX)?;
+        let (mut at_least, mut within_s) = (1, None);
+        if self.takes_sign(",")? {
+            if let Token::Number(number) = self.token {
+                at_least = times(number).ok_or_else(|| self.error(format!("it must be 1 to {TIMES_MAX} times")))?;
+                self.advance()?;
+                if self.takes_sign(",")? {
+                    within_s = Some(self.span()?);
+                }
+            } else {
+                within_s = Some(self.span()?);
+            }
+        }
+        self.expect(")", if within_s.is_some() { "`)`" } else { "`,` or `)`" })?;
+        let event = EventCondition { name, at_least, within_s };
+        self.events.insert(event.clone());
+        if self.events.len() > self.bounds.deeds {
+            let what = format!("it asks for more than {} different events", self.bounds.deeds);
+            return Err(self.lexer.error(begin, what));
+        }
+        Ok(Test::Event(event))
     }
 
     fn comparison(&mut self) -> Parsed<Node> {
@@ -371,6 +404,12 @@ impl<'a> Parser<'a> {
     fn error(&self, what: String) -> SyntaxError {
         self.lexer.error(self.begin, what)
     }
+}
+
+/// Converts the number of times of an event.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and 1,000")]
+fn times(number: f64) -> Option<u16> {
+    (number.fract() == 0.0 && (1.0..=f64::from(TIMES_MAX)).contains(&number)).then_some(number as u16)
 }
 
 /// Truncates a token for an error message.

@@ -55,6 +55,7 @@ fn takes_with(text: &str, attributes: Value) -> bool {
             Deed { act: Act::Clicked, of: "spring".into(), within_s: Some(7 * 86_400) },
             HashSet::from([id]),
         )]),
+        events: HashMap::new(),
         habits: HashMap::from([(
             id,
             Habits {
@@ -387,6 +388,7 @@ fn reasons_list_unclicked_last() {
         now: now(),
         topics: HashMap::new(),
         deeds: HashMap::new(),
+        events: HashMap::new(),
         habits: HashMap::from([(id, habits)]),
     };
     let portion = |from, to| vec![Portion { salt: "spring".into(), from, to }];
@@ -412,7 +414,13 @@ fn reasons_list_unclicked_last() {
 #[test]
 fn filter_takes_people_who_match_all_parts() {
     let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
-    let told = EvaluationFacts { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
+    let told = EvaluationFacts {
+        now: now(),
+        topics: HashMap::new(),
+        deeds: HashMap::new(),
+        events: HashMap::new(),
+        habits: HashMap::new(),
+    };
     let tags = ["vip".to_owned()];
     let candidate = |origin: u128, user: Option<&'static str>, vip: bool| Candidate {
         id: SubscriptionId(Uuid::from_u128(99)),

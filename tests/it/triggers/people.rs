@@ -62,6 +62,34 @@ async fn next_user_of_a_browser_gets_nothing() {
 }
 
 #[tokio::test]
+async fn segments_count_events_of_people() {
+    let app = TestApp::start().await;
+    for (index, user) in (0..).zip(["ann", "ben", "cat"]) {
+        app.subscribe_with("fcm", index..index + 1, json!({"user_id": user})).await;
+    }
+    let ago = |days: i64| json!(app.clock.now() - chrono::TimeDelta::days(days));
+    let bought = |user: &str, days| json!({"name": "bought", "user_id": user, "at": ago(days)});
+    report(&app, json!([bought("ann", 40), bought("ann", 5), bought("ben", 5), bought("ben", 1)])).await.ok(200);
+    for (expression, wanted) in [
+        ("did(\"bought\")", 2),
+        ("not did(\"bought\")", 1),
+        ("did(\"bought\", 2)", 2),
+        ("did(\"bought\", 2, 30d)", 1),
+        ("did(\"bought\", 3)", 0),
+        ("did(\"bought\", 2d) and user = \"ben\"", 1),
+        ("did(\"looked\")", 0),
+    ] {
+        let preview =
+            app.call(Method::POST, "/v1/apps/shop/segments/preview", json!({"segment": expression})).await.ok(200);
+        assert_eq!(preview["reach"]["count"], wanted, "{expression}: {preview}");
+    }
+    for wrong in ["did(\"bought\", 0)", "did(\"bought\", 1001)", "did(\"bought\", 1.5)", "did()", "did(\"x\", 1d, 2)"] {
+        app.call(Method::POST, "/v1/apps/shop/segments/preview", json!({"segment": wrong})).await.ok(422);
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn unsubscribing_ends_the_wait_for_good() {
     let app = TestApp::start().await;
     let browser = app.subscribe("fcm", 0..1).await.remove(0);

@@ -15,7 +15,8 @@ use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::engagement_stats::Habits;
 use bellwire_core::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
-use bellwire_segment::{Act, AudienceFilter, Deed, EvaluationFacts, FilterVerdict, LaneFacts, Needs};
+use bellwire_core::person::Person;
+use bellwire_segment::{Act, AudienceFilter, Deed, EvaluationFacts, EventCondition, FilterVerdict, LaneFacts, Needs};
 
 /// Candidates evaluated before the task yields.
 const JUDGED_AT_ONCE: usize = 2_000;
@@ -78,12 +79,22 @@ impl<'a> Judge<'a> {
 
     /// Reads the candidates' data in other tables, as far as the filter needs them.
     async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<EvaluationFacts> {
-        let mut told =
-            EvaluationFacts { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
-        if self.needs.habits {
+        let mut told = EvaluationFacts {
+            now: self.now,
+            topics: HashMap::new(),
+            deeds: HashMap::new(),
+            events: HashMap::new(),
+            habits: HashMap::new(),
+        };
+        if self.needs.habits || !self.needs.events.is_empty() {
             let person = |it: &CandidateRow| Some((it.id, it.person(self.app, self.assigned_at)?));
-            told.habits =
-                engagement_stats::of(conn, self.app, &candidates.iter().filter_map(person).collect::<Vec<_>>()).await?;
+            let people: Vec<(SubscriptionId, Person)> = candidates.iter().filter_map(person).collect();
+            if self.needs.habits {
+                told.habits = engagement_stats::of(conn, self.app, &people).await?;
+            }
+            for event in &self.needs.events {
+                told.events.insert(event.clone(), with_events(conn, self.app, event, &people, self.now).await?);
+            }
         }
         if self.needs.topics.is_empty() && self.needs.deeds.is_empty() {
             return Ok(told);
@@ -290,6 +301,30 @@ async fn doers(
         (messages as &[MessageId], ids as &[SubscriptionId], kind.code(), since)
     )?;
     Ok(collected(found))
+}
+
+/// Returns the subscriptions whose person has enough events of a kind.
+async fn with_events(
+    conn: &mut PgConnection,
+    app: AppId,
+    event: &EventCondition,
+    people: &[(SubscriptionId, Person)],
+    now: Timestamp,
+) -> sqlx::Result<HashSet<SubscriptionId>> {
+    let mut ids: Vec<Uuid> = people.iter().map(|(_, person)| person.id()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let since = event.within_s.map(|seconds| now - TimeDelta::seconds(seconds));
+    let found = fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT p.id AS "id!" FROM unnest($2::uuid[]) AS p (id) WHERE (
+             SELECT count(*) FROM (SELECT FROM user_events WHERE app = $1 AND person = p.id AND name = $3
+               AND ($4::timestamptz IS NULL OR at >= $4) LIMIT $5) e) >= $5"#,
+        (app.0, &ids, event.name, since, i64::from(event.at_least))
+    )?;
+    let found: HashSet<Uuid> = found.into_iter().collect();
+    Ok(people.iter().filter(|(_, person)| found.contains(&person.id())).map(|(id, _)| *id).collect())
 }
 
 /// Returns the subscriptions for which a push service accepted one of these messages.

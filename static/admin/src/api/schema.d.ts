@@ -4017,6 +4017,7 @@ export interface components {
             more_messages: number;
             /** @description Faults that prevent the start or omit messages, by member of the plan. */
             refused: components["schemas"]["FieldError"][];
+            trigger?: components["schemas"]["CampaignTriggerTrial"] | null;
         };
         /** @description A message that the campaign would create. */
         CampaignDryRunMessage: {
@@ -4449,7 +4450,7 @@ export interface components {
             /** @description Cron expression of five fields, in `timezone`, with at least five minutes between runs. */
             cron?: string | null;
             hour?: components["schemas"]["CampaignHour"] | null;
-            /** @description What lets a person enter: `subscribed`, `joined:` and a topic, or `event:` and a name. The message goes to that person alone. */
+            /** @description Cause that lets a person enter: `subscribed`, `joined:` and a topic, or `event:` and a name. The message goes to that person alone. */
             on?: string | null;
             past?: components["schemas"]["PastZones"] | null;
             /** @description IANA time zone. With `at`, also `recipient`: the time zone of each recipient. */
@@ -4505,6 +4506,48 @@ export interface components {
             users: string[];
             /** @description Name of the variant. By default the first. */
             variant?: string | null;
+        };
+        /**
+         * @description Effect that a trigger would have had on the stored events of the last seven days. The audience, the control group and frequency caps
+         *     are not applied.
+         */
+        CampaignTriggerTrial: {
+            /** @description Waits that an event of `unless` would have ended. */
+            cancelled: number;
+            /** @description People who would have begun to wait. */
+            entered: number;
+            /** @description Up to ten of them in words. */
+            examples: string[];
+            /** @description Whether the period has more events than a trial reads, so that only the first ones were applied. */
+            has_more: boolean;
+            /** @description The same by hour, without hours in which nothing happened. */
+            hours: components["schemas"]["CampaignTriggerTrialHour"][];
+            /** @description Events that `at_most` would have refused. */
+            limited: number;
+            /**
+             * Format: date-time
+             * @description Start of the period.
+             */
+            since: string;
+            /**
+             * Format: date-time
+             * @description End of the period.
+             */
+            until: string;
+        };
+        /** @description Trial of a trigger in one hour. */
+        CampaignTriggerTrialHour: {
+            /** @description Waits among them that would have been ended. */
+            cancelled: number;
+            /** @description People who would have begun to wait. */
+            entered: number;
+            /** @description Events that `at_most` would have refused. */
+            limited: number;
+            /**
+             * Format: date-time
+             * @description Start of the hour.
+             */
+            start: string;
         };
         /** @description Events that end a wait: one, or a list. */
         CampaignUnless: string | string[];
@@ -8461,7 +8504,7 @@ export interface components {
             held_out: number;
             /**
              * Format: int64
-             * @description Events that let nobody enter because of `at_most`.
+             * @description Events that `at_most` refused.
              */
             limited: number;
             /**
@@ -8520,7 +8563,8 @@ export interface components {
         UserEvent: {
             /**
              * Format: date-time
-             * @description Time of the event, at most one year ago. By default now. An event older than a day lets nobody enter a trigger.
+             * @description Time of the event, at most one year ago. By default now. Only events of the last day let
+             *     people enter a trigger.
              */
             at?: string | null;
             /** @description Sender's id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id. */
@@ -8940,6 +8984,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The head of the request is too large (`head_too_large`) */
+        HeadTooLarge: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The body is well-formed, but members are invalid; `errors` points to each */
         Invalid: {
             headers: {
@@ -9157,6 +9210,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9199,6 +9253,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9267,6 +9322,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9346,6 +9402,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9405,6 +9462,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9460,6 +9518,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9528,6 +9587,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9597,6 +9657,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9666,6 +9727,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9705,6 +9767,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9786,6 +9849,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9845,6 +9909,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9922,6 +9987,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -9954,6 +10020,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10150,6 +10217,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10374,6 +10442,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10557,6 +10626,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10784,6 +10854,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10818,6 +10889,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -10990,6 +11062,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11180,6 +11253,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11227,7 +11301,26 @@ export interface operations {
                      *           "parameter": "…",
                      *           "pointer": "…"
                      *         }
-                     *       ]
+                     *       ],
+                     *       "trigger": {
+                     *         "cancelled": 0,
+                     *         "entered": 0,
+                     *         "examples": [
+                     *           "…"
+                     *         ],
+                     *         "has_more": true,
+                     *         "hours": [
+                     *           {
+                     *             "cancelled": 0,
+                     *             "entered": 0,
+                     *             "limited": 0,
+                     *             "start": "2026-12-01T09:00:00Z"
+                     *           }
+                     *         ],
+                     *         "limited": 0,
+                     *         "since": "2026-12-01T09:00:00Z",
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["CampaignDryRun"];
@@ -11239,6 +11332,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11298,6 +11392,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11357,6 +11452,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11529,6 +11625,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11709,6 +11806,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -11881,6 +11979,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12003,6 +12102,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12114,6 +12214,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12286,6 +12387,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12364,6 +12466,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12442,6 +12545,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12614,6 +12718,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12668,6 +12773,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12746,6 +12852,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12778,6 +12885,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12839,6 +12947,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -12936,6 +13045,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13001,6 +13111,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13076,6 +13187,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13133,6 +13245,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13216,6 +13329,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13297,6 +13411,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13374,6 +13489,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13440,6 +13556,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13509,6 +13626,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13602,6 +13720,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13667,6 +13786,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13717,6 +13837,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13797,6 +13918,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13850,6 +13972,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13919,6 +14042,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13934,6 +14058,26 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "events": [
+                 *         {
+                 *           "id": "c-9",
+                 *           "name": "cart_added",
+                 *           "properties": {
+                 *             "product": "Coat",
+                 *             "total": 90
+                 *           },
+                 *           "user_id": "u_1"
+                 *         },
+                 *         {
+                 *           "id": "o-17",
+                 *           "name": "bought",
+                 *           "user_id": "u_1"
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserEventBatch"];
             };
         };
@@ -13963,6 +14107,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -13998,6 +14143,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14040,6 +14186,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14104,6 +14251,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14159,6 +14307,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14224,6 +14373,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14256,6 +14406,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14300,6 +14451,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14344,6 +14496,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14388,6 +14541,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14444,6 +14598,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14508,6 +14663,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14540,6 +14696,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14585,6 +14742,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14649,6 +14807,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14708,6 +14867,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14737,6 +14897,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14840,6 +15001,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -14958,6 +15120,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15049,6 +15212,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15164,6 +15328,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15214,6 +15379,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15279,6 +15445,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15421,6 +15588,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15537,6 +15705,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15663,6 +15832,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15788,6 +15958,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15846,6 +16017,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -15960,6 +16132,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16074,6 +16247,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16198,6 +16372,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16311,6 +16486,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16542,6 +16718,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16622,6 +16799,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16690,6 +16868,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16747,6 +16926,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16806,6 +16986,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16863,6 +17044,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -16976,6 +17158,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17089,6 +17272,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17202,6 +17386,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17286,6 +17471,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17423,6 +17609,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17501,6 +17688,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17584,6 +17772,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17708,6 +17897,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17865,6 +18055,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -17936,6 +18127,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18015,6 +18207,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18048,6 +18241,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18120,6 +18314,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18200,6 +18395,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18234,6 +18430,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18317,6 +18514,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18388,6 +18586,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18467,6 +18666,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18500,6 +18700,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18556,6 +18757,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18629,6 +18831,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18661,6 +18864,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18717,6 +18921,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18780,6 +18985,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18842,6 +19048,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18893,6 +19100,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -18971,6 +19179,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19004,6 +19213,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19052,6 +19262,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19108,6 +19319,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19140,6 +19352,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19241,6 +19454,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19391,6 +19605,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19444,6 +19659,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19518,6 +19734,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19547,6 +19764,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19638,6 +19856,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19703,6 +19922,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19732,6 +19952,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19748,6 +19969,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "cart_added",
+                 *       "properties": {
+                 *         "product": "Coat"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["TrackedEvent"];
             };
         };
@@ -19769,6 +19998,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -19961,6 +20191,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20040,6 +20271,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20180,6 +20412,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20361,6 +20594,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20710,6 +20944,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20744,6 +20979,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20826,6 +21062,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -20896,6 +21133,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21021,6 +21259,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21054,6 +21293,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21130,6 +21370,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21160,6 +21401,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21190,6 +21432,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21253,6 +21496,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21316,6 +21560,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21657,6 +21902,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21707,6 +21953,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21772,6 +22019,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21831,6 +22079,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21884,6 +22133,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21943,6 +22193,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -21987,6 +22238,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22071,6 +22323,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22156,6 +22409,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22228,6 +22482,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22261,6 +22516,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22339,6 +22595,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22407,6 +22664,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22473,6 +22731,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22522,6 +22781,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22596,6 +22856,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22643,6 +22904,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22690,6 +22952,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22746,6 +23009,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22778,6 +23042,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22854,6 +23119,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22909,6 +23175,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22940,6 +23207,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -22984,6 +23252,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23067,6 +23336,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23138,6 +23408,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23212,6 +23483,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23266,6 +23538,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23330,6 +23603,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23361,6 +23635,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23404,6 +23679,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23447,6 +23723,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23490,6 +23767,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23564,6 +23842,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23638,6 +23917,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23712,6 +23992,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23786,6 +24067,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23830,6 +24112,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23883,6 +24166,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -23920,6 +24204,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24002,6 +24287,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24135,6 +24421,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24189,6 +24476,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24259,6 +24547,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24287,6 +24576,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24335,6 +24625,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24381,6 +24672,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24408,6 +24700,7 @@ export interface operations {
                 content?: never;
             };
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24443,6 +24736,7 @@ export interface operations {
                 content?: never;
             };
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24504,6 +24798,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24567,6 +24862,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24598,6 +24894,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24625,6 +24922,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24678,6 +24976,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24716,6 +25015,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24777,6 +25077,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24812,6 +25113,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24839,6 +25141,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24907,6 +25210,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -24980,6 +25284,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -25038,6 +25343,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -25069,6 +25375,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -25138,6 +25445,7 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -25165,6 +25473,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -25199,6 +25508,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };
@@ -25256,6 +25566,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
         };
     };

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::expression::{Act, Comparison, Deed, Field, Literal, Node, SubscriptionField, Test};
+use super::expression::{Act, Comparison, Deed, EventCondition, Field, Literal, Node, SubscriptionField, Test};
 use super::*;
 
 fn text() -> impl Strategy<Value = String> {
@@ -78,6 +78,8 @@ fn test() -> impl Strategy<Value = Test> {
         )),
         (since, ordered(), seconds()).prop_map(|(field, how, span)| Test::Compare(field, how, Literal::Span(span))),
         (act, text(), option::of(seconds())).prop_map(|(act, of, within_s)| Test::Did(Deed { act, of, within_s })),
+        (text(), 1..=1_000u16, option::of(seconds()))
+            .prop_map(|(name, at_least, within_s)| Test::Event(EventCondition { name, at_least, within_s })),
     ]
 }
 
