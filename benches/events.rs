@@ -112,7 +112,8 @@ async fn become_due(harness: &Harness, app: AppId, people: &[SubscriptionId], ra
         };
         report(harness, app, some.iter().enumerate().map(event).collect()).await;
     }
-    let accepted = "SELECT count(*) FROM attempts a JOIN messages m ON m.id = a.message WHERE m.app = $1 AND a.ending = 1";
+    let accepted =
+        "SELECT count(*) FROM attempts a JOIN messages m ON m.id = a.message WHERE m.app = $1 AND a.ending = 1";
     let began = Instant::now();
     loop {
         let done: i64 = sqlx::query_scalar(accepted).bind(app.0).fetch_one(&harness.pool).await.expect("a count");

@@ -87,7 +87,11 @@ impl<'a> Player<'a> {
             return user_hmac(user, &self.secret).into();
         }
         match text.split_once('$') {
-            Some((before, name)) => format!("{before}{}", self.kept[name].as_str().unwrap()).into(),
+            Some((before, rest)) => {
+                let (name, after) =
+                    rest.split_once('/').map_or((rest, String::new()), |(name, it)| (name, format!("/{it}")));
+                format!("{before}{}{after}", self.kept[name].as_str().unwrap()).into()
+            }
             None => text.into(),
         }
     }

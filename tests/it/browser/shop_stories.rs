@@ -219,6 +219,44 @@ async fn in_firefox_a_page_reports_events() {
 }
 
 #[tokio::test]
+async fn in_firefox_a_subscriber_is_welcomed_and_reminded() {
+    let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put_page("{}");
+    shop.put("/service-worker.js", LINES_OF_INIT);
+    let app = &shop.server.app;
+    app.operate(Method::PATCH, "/v1/apps/shop", json!({"browsers_may": ["track_events"]})).await.ok(200);
+    let welcome = json!({"on": "subscribed", "after": "1m", "at_most": "once"});
+    let reminder = json!({"on": "event:cart_added", "after": "30m", "unless": "event:bought"});
+    for (slug, schedule) in [("welcome", welcome), ("reminder", reminder)] {
+        let message =
+            json!({"to": {"all": true}, "content": {"title": slug, "body": "-", "require_interaction": true}});
+        let plan = json!({"slug": slug, "schedule": schedule, "message": message});
+        shop.server.call(Method::POST, "/campaigns", plan).await;
+        shop.server.call(Method::POST, &format!("/campaigns/{slug}/start"), Value::Null).await;
+    }
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    let subscribed = firefox.evaluate("bellwire.subscribe()").await;
+    assert_eq!(subscribed["ok"], true, "{subscribed}");
+    advance(app, MINUTE).await;
+    shop.server.until_counts(&shop.server.last_message().await, json!({"displayed": 1})).await;
+    assert_eq!(firefox.evaluate(DISPLAYED).await[0]["title"], "welcome");
+    for event in ["cart_added", "bought"] {
+        let tracked = firefox.evaluate(&format!("bellwire.track('{event}')")).await;
+        assert_eq!(tracked["ok"], true, "{tracked}");
+    }
+    advance(app, 30 * MINUTE).await;
+    let of_reminder = shop.server.get("/campaigns/reminder").await["progress"]["trigger"].clone();
+    assert_eq!((&of_reminder["cancelled"], &of_reminder["sent"]), (&json!(1), &json!(0)), "{of_reminder}");
+    let left = firefox.evaluate("bellwire.track('cart_added')").await;
+    assert_eq!(left["ok"], true, "{left}");
+    advance(app, 30 * MINUTE).await;
+    shop.server.until_counts(&shop.server.last_message().await, json!({"displayed": 1})).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
 async fn firefox_shows_the_next_user_nothing_foreign() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     let made = shop.server.call(Method::POST, "/identity-keys", json!({"name": "site", "form": "hmac"})).await;
