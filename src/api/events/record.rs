@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::api::ApiState;
-use crate::api::http::auth::{MaySend, RegistrationCaller, Server};
+use crate::api::http::auth::{MayChangeSubscribers, RegistrationCaller, Server};
 use crate::api::http::draft::Draft;
 use crate::api::http::extract::{BodyLimit, PathId, USER_ID_RULE, is_user_id};
 use crate::api::http::problem::{Faults, Problem};
@@ -89,7 +89,7 @@ pub(crate) struct UserEventsResponse {
 #[utoipa::path(post, path = "/v1/apps/{app}/events", tag = "Events", request_body = UserEventBatch,
     responses((status = 200, body = UserEventsResponse)))]
 pub(crate) async fn record(
-    server: Server<MaySend>,
+    server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     mut request: Request,
 ) -> Result<axum::Json<UserEventsResponse>, Problem> {
@@ -186,7 +186,7 @@ pub(crate) struct TrackedEvent {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/events", tag = "Events",
     request_body = TrackedEvent, responses((status = 204)))]
 pub(crate) async fn track(
-    client: RegistrationCaller<MaySend>,
+    client: RegistrationCaller<MayChangeSubscribers>,
     State(state): State<ApiState>,
     PathId(id): PathId<SubscriptionId>,
     Draft(event, mut faults, _): Draft<TrackedEvent>,

@@ -959,7 +959,7 @@ export interface paths {
          * Reports events of users: up to 1,000, oldest first.
          * @description They let people enter the campaigns that they trigger, or end the wait for their messages, before the response. Either all events are stored, or none. A batch may be repeated if its events have ids.
          *
-         *     Takes an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["events_record"];
         delete?: never;
@@ -2221,7 +2221,7 @@ export interface paths {
          * Reports an event of a browser, by its page.
          * @description Browsers need the app's permission `track_events`, and the subscription's token, so they report only their own events. If the browser has a user, the event is that user's. 409 if the subscription is not active.
          *
-         *     Takes the subscription's own token, or an API key with the scope `send`, or a session of a teammate with the role `sender`.
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         post: operations["subscriptions_events_track"];
         delete?: never;
