@@ -69,7 +69,7 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["CampaignLinks.plan", "CampaignLinks.runs", "CampaignLinks.locales"], Long(1, 2_048)),
     (&["CampaignLinks.gateways", "CampaignLinks.start"], Long(1, 2_048)),
     (&["winner", "UserEvent.id", "TrackedEvent.id"], Long(1, 64)),
-    (&["CampaignUnless"], Long(7, 70)),
+    (&["CampaignUnless"], Long(1, 70)),
     (&["TriggerEntry.cause"], Long(1, 140)),
     (&["CampaignTriggerTrial.examples"], Long(1, 300)),
     (&["TimetableCut.by"], Long(1, 32)),
