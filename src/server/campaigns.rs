@@ -10,8 +10,9 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use bellwire_core::clock::{Clock, Timestamp, uuid_of};
-use bellwire_core::id::{CampaignId, MessageId};
+use super::planned::{self, LIFE_MIN};
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::CampaignId;
 use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_rules::campaign::parts;
 use bellwire_rules::campaign::plan::{CampaignAudience, Otherwise, Pace, Plan, PlannedMessage, Test, WHOLE};
@@ -25,15 +26,12 @@ use bellwire_store::campaigns::transitions;
 use bellwire_store::operations::retrying::is_collision;
 use bellwire_store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
 use bellwire_store::transactions::begin;
-use bellwire_vault::{CONTENT, PLAN, Vault};
+use bellwire_vault::Vault;
 
 /// Interval of the check whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
 /// Delay of a campaign whose plan cannot be opened, whose step failed, or whose predecessor has not run.
 const LATER: Duration = Duration::from_secs(60);
-/// Minimum lifetime of a message before its campaign expires. A message with zero seconds to live is sent at any later
-/// time.
-pub(super) const LIFE_MIN: TimeDelta = TimeDelta::seconds(1);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
@@ -97,7 +95,7 @@ async fn step(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool
     Ok(true)
 }
 async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Timestamp) -> sqlx::Result<()> {
-    let Some(plan) = open_plan(vault, due.id, &due.plan) else {
+    let Some(plan) = planned::open(vault, due.id, &due.plan) else {
         error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
         return scheduler::put_off(conn, due.id, now + LATER).await;
     };
@@ -114,17 +112,6 @@ async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Time
         scheduler::share_pace(conn, due.id, per_minute).await?;
     }
     step.set_out(conn, next_run).await
-}
-
-/// Decrypts the plan of a campaign.
-pub(super) fn open_plan(vault: &Vault, id: CampaignId, plan: &[u8]) -> Option<Plan> {
-    /// Encrypted plan without the text of its author.
-    #[derive(serde::Deserialize)]
-    struct SealedPlan {
-        checked: Plan,
-    }
-    let plain = zeroize::Zeroizing::new(vault.open(PLAN, id.0, plan).ok()?);
-    serde_json::from_slice::<SealedPlan>(&plain).ok().map(|stored| stored.checked)
 }
 
 enum NextRun {
@@ -251,30 +238,9 @@ impl CampaignStep<'_> {
     }
 
     fn addressed(&self, body: &PlannedMessage, filter: Option<AudienceFilter>) -> Addressed {
-        let id = MessageId(uuid_of(self.now));
-        let content = zeroize::Zeroizing::new(serde_json::to_vec(&body.content).expect("texts and numbers"));
-        let left_s = self.plan.expires_at.map(|end| (end - self.now).num_seconds());
-        let ttl_s = left_s.and_then(|left| i32::try_from(left).ok()).map_or(body.ttl_s, |left| body.ttl_s.min(left));
-        let message = NewMessage {
-            id,
-            app: self.due.app,
-            tier: body.tier,
-            audience: body.to.clone(),
-            filter,
-            content: self.vault.seal(CONTENT, id, &content),
-            ttl_s: ttl_s.max(0),
-            urgency: body.urgency,
-            topic_header: body.topic_header.clone(),
-            policy: body.policy.clone(),
-            enveloped: body.enveloped,
-            clear_on_click: body.clear_on_click,
-            accepted_at: self.now,
-            received_at: None,
-            by_cursors: self.plan.pace.is_some(),
-            key: None,
-            traceparent: None,
-            sent_by: None,
-        };
+        let content = serde_json::to_vec(&body.content).expect("texts and numbers").into();
+        let message = planned::message(self.vault, self.due.app, self.plan, body, &content, self.now);
+        let message = NewMessage { filter, by_cursors: self.plan.pace.is_some(), ..message };
         let audience = match body.audience.clone() {
             CampaignAudience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
             CampaignAudience::All => SentTo::All,

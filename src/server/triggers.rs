@@ -13,8 +13,8 @@ use tracing::{error, warn};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::campaigns::{LIFE_MIN, open_plan};
-use bellwire_core::clock::{Clock, Timestamp, derived_uuid_of, uuid_of};
+use super::planned::{self, LIFE_MIN};
+use bellwire_core::clock::{Clock, Timestamp, derived_uuid_of};
 use bellwire_core::id::{CampaignId, MessageId, SubscriptionId};
 use bellwire_core::template::MessageContent;
 use bellwire_dispatch::idle::{AT_REST, Rest};
@@ -30,7 +30,7 @@ use bellwire_store::triggers::counts::{self, EntryCounts};
 use bellwire_store::triggers::due::{self, DueEntry, LockedTrigger};
 use bellwire_store::triggers::observing::{Observed, apply};
 use bellwire_store::triggers::recipients;
-use bellwire_vault::{CONTENT, Vault};
+use bellwire_vault::Vault;
 
 /// Maximum entries of one transaction. While it runs, events of the same people wait.
 const AT_ONCE: i64 = 200;
@@ -93,7 +93,7 @@ async fn step(pool: &PgPool, vault: &Vault, campaign: CampaignId, now: Timestamp
     if trigger.paced_at.is_some_and(|at| at > now) {
         return Ok(false);
     }
-    let Some(plan) = open_plan(vault, campaign, &trigger.plan) else {
+    let Some(plan) = planned::open(vault, campaign, &trigger.plan) else {
         error!(%campaign, "the plan of a campaign cannot be opened; its entries wait");
         due::pace(&mut tx, campaign, now + LATER).await?;
         return tx.commit().await.map(|()| false);
@@ -274,32 +274,13 @@ impl DueStep<'_> {
 
     fn letter(&self, entry: &DueEntry, variant: usize, browsers: Vec<SubscriptionId>) -> Addressed {
         let body = &self.plan.variants[variant].body;
-        let id = MessageId(uuid_of(self.now));
         let content = Zeroizing::new(content(body, entry.properties(self.vault)));
-        let left_s = self.plan.expires_at.and_then(|end| i32::try_from((end - self.now).num_seconds()).ok());
-        let message = NewMessage {
-            id,
-            app: self.trigger.app,
-            tier: body.tier,
-            audience: match (&entry.user_id, entry.subscription) {
-                (Some(user), None) => json!({"users": [user]}),
-                _ => json!({"subscriptions": browsers}),
-            },
-            filter: None,
-            content: self.vault.seal(CONTENT, id, &content),
-            ttl_s: left_s.map_or(body.ttl_s, |left| body.ttl_s.min(left)).max(0),
-            urgency: body.urgency,
-            topic_header: body.topic_header.clone(),
-            policy: body.policy.clone(),
-            enveloped: body.enveloped,
-            clear_on_click: body.clear_on_click,
-            accepted_at: self.now,
-            received_at: None,
-            by_cursors: false,
-            key: None,
-            traceparent: None,
-            sent_by: None,
+        let message = planned::message(self.vault, self.trigger.app, self.plan, body, &content, self.now);
+        let to = match (&entry.user_id, entry.subscription) {
+            (Some(user), None) => json!({"users": [user]}),
+            _ => json!({"subscriptions": browsers}),
         };
+        let message = NewMessage { audience: to, ..message };
         let audience = match &entry.user_id {
             Some(user) => Audience::BrowsersOf(vec![user.clone()], browsers),
             None => Audience::Subscriptions(browsers),

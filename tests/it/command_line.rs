@@ -195,7 +195,7 @@ async fn doctor_checks_what_a_first_start_needs() {
             .await;
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let findings = json(&output)["findings"].as_array().expect("findings").clone();
-    // A socket that somebody else prepared for the server is taken, too.
+    // A socket that a service manager prepared for the server is taken, too.
     for (check, health) in [("listener", "warning"), ("data directory", "failure"), ("master key", "failure")] {
         let found = findings.iter().find(|finding| finding["check"] == check).expect(check);
         assert_eq!(found["health"], health, "{found}");

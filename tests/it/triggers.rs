@@ -296,7 +296,7 @@ async fn pause_and_cancel_hold_for_people_who_wait() {
     app.sweep().await;
     assert_eq!((shown(&app, &ann).len(), counts(&app, "reminder").await[2]), (1, 1));
     did(&app, "ann", "cart_added").await;
-    assert_eq!(counts(&app, "reminder").await[0], 3, "nobody enters any more");
+    assert_eq!(counts(&app, "reminder").await[0], 3, "no person enters any more");
     app.finish().await;
 }
 

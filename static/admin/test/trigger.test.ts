@@ -225,7 +225,7 @@ describe("on the page", () => {
     await act(() => render(h(TriggerFields, { app, draft, change: () => {}, problem }), root));
     const fields = [...root.querySelectorAll<HTMLInputElement>("input, select")];
     expect(fields.map(({ name }) => name)).toEqual([
-      ...["cause", "event", "condition", "wait", "wait-unit", "unless", "limit", "limit-span", "limit-unit"],
+      ...["cause", "event", "condition", "wait", "wait-unit", "unless", "limit", "limit-span", "limit-span-unit"],
     ]);
     for (const { id, name } of fields) expect(root.querySelector(`label[for="${id}"]`)?.textContent, name).toBeTruthy();
     const faultOf = (name: string) => {

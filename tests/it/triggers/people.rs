@@ -1,4 +1,4 @@
-//! Who enters, who is left out, and what becomes of a person's data.
+//! People of triggers: control group, audience, changes of user and browser, and their stored data.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ async fn audience_is_checked_when_the_message_is_due() {
     let cat = app.subscribe_with("fcm", 2..3, json!({"user_id": "cat", "tags": ["fan"]})).await.remove(0);
     let to = json!({"message": {"to": {"topic": "news", "segment": "tag(\"fan\")"}, "content": {"title": "Cart", "body": "-"}}});
     start_reminder(&app, to).await;
-    for user in ["ann", "ben", "cat", "nobody"] {
+    for user in ["ann", "ben", "cat", "without-browser"] {
         did(&app, user, "cart_added").await;
     }
     advance(&app, 30 * MINUTE).await;

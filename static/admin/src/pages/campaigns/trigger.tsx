@@ -10,7 +10,7 @@ import {
   type Unit,
 } from "../../lib/trigger";
 import { Card } from "../../ui/card";
-import { Count } from "../../ui/numbers";
+import { FunnelSteps } from "../../ui/funnel";
 import { TopicField } from "../composer/audience";
 import { Choice, Text } from "../composer/fields";
 import type { PartProps } from "./composer";
@@ -78,25 +78,15 @@ export function TriggerFields({ app, draft, change: changeDraft, problem }: Part
           fault={problem?.fault("/schedule/where")}
         />
       )}
-      <div class="pair">
-        <Text
-          label="Wait"
-          name="wait"
-          value={trigger.wait}
-          change={(wait) => change({ wait })}
-          max={7}
-          hint="0: immediately. Up to 90 days."
-          fault={problem?.fault("/schedule/after")}
-          check={faults.wait}
-        />
-        <Choice
-          label="Unit of the wait"
-          name="wait-unit"
-          value={trigger.waitUnit}
-          choices={UNIT_WORDS}
-          choose={(unit) => change({ waitUnit: unit as Unit })}
-        />
-      </div>
+      <SpanFields
+        word="Wait"
+        name="wait"
+        value={[trigger.wait, trigger.waitUnit]}
+        change={([wait, waitUnit]) => change({ wait, waitUnit })}
+        hint="0: immediately. Up to 90 days."
+        fault={problem?.fault("/schedule/after")}
+        check={faults.wait}
+      />
       <div class="pair">
         <Text
           label="Unless"
@@ -123,55 +113,61 @@ export function TriggerFields({ app, draft, change: changeDraft, problem }: Part
         />
       </div>
       {trigger.limit === "per" && (
-        <div class="pair">
-          <Text
-            label="Period"
-            name="limit-span"
-            value={trigger.limitSpan}
-            change={(limitSpan) => change({ limitSpan })}
-            max={8}
-            hint="Up to 365 days."
-            fault={problem?.fault("/schedule/at_most")}
-            check={faults.limitSpan}
-          />
-          <Choice
-            label="Unit of the period"
-            name="limit-unit"
-            value={trigger.limitUnit}
-            choices={UNIT_WORDS}
-            choose={(unit) => change({ limitUnit: unit as Unit })}
-          />
-        </div>
+        <SpanFields
+          word="Period"
+          name="limit-span"
+          value={[trigger.limitSpan, trigger.limitUnit]}
+          change={([limitSpan, limitUnit]) => change({ limitSpan, limitUnit })}
+          hint="Up to 365 days."
+          fault={problem?.fault("/schedule/at_most")}
+          check={faults.limitSpan}
+        />
       )}
     </>
   );
 }
 
+interface SpanProps {
+  word: string;
+  name: string;
+  /** Number as written, and its unit. */
+  value: readonly [string, Unit];
+  change: (value: readonly [string, Unit]) => void;
+  hint: string;
+  fault: string | undefined;
+  check: string | undefined;
+}
+
+/** Length of time: a number and its unit. */
+function SpanFields({ word, name, value: [n, unit], change, hint, fault, check }: SpanProps) {
+  return (
+    <div class="pair">
+      <Text
+        label={word}
+        name={name}
+        value={n}
+        change={(n) => change([n, unit])}
+        max={8}
+        hint={hint}
+        fault={fault}
+        check={check}
+      />
+      <Choice
+        label={`Unit of the ${word.toLowerCase()}`}
+        name={`${name}-unit`}
+        value={unit}
+        choices={UNIT_WORDS}
+        choose={(unit) => change([n, unit as Unit])}
+      />
+    </div>
+  );
+}
+
 /** Funnel from events to clicks. */
 export function TriggerCard({ trigger, progress }: { trigger: TriggerCounts; progress: CampaignProgress }) {
-  const steps = triggerSteps(trigger, receipts(progress));
-  const width = (n: number) => ({
-    width: `${trigger.entered === 0 ? 0 : Math.min(100, (n / trigger.entered) * 100)}%`,
-  });
   return (
     <Card title="From event to click">
-      <ol class="funnel" id="trigger">
-        {steps.map(({ word, n, share, about }) => (
-          <li key={word} data-step={word}>
-            <p>
-              {word}{" "}
-              <strong>
-                <Count n={n} />
-              </strong>{" "}
-              {share && <span class="fine">{share}</span>}
-            </p>
-            <div class="bar" aria-hidden="true">
-              <span class="known" style={width(n)} />
-            </div>
-            {about && <p class="fine">{about}</p>}
-          </li>
-        ))}
-      </ol>
+      <FunnelSteps id="trigger" steps={triggerSteps(trigger, receipts(progress))} whole={trigger.entered} />
     </Card>
   );
 }
