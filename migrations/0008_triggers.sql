@@ -1,5 +1,5 @@
--- What users do, as sites report it, and the campaigns that it triggers. Campaigns have one row here, people one row for each
--- trigger that they are in.
+-- Events of users, as sites report them, and the campaigns that they trigger. Campaigns have one row here, people one row for
+-- each trigger that they are in.
 
 CREATE TABLE user_events (
     id         uuid        PRIMARY KEY, -- UUIDv7 of the time at which it was reported
@@ -31,7 +31,7 @@ CREATE TABLE trigger_entries (
     person       uuid        NOT NULL, -- model::person
     app          uuid        NOT NULL, -- owner
     due_at       timestamptz, -- time at which the message is created; null: the person does not wait
-    caused_at    timestamptz NOT NULL, -- time of the event that the entry is for
+    caused_at    timestamptz NOT NULL, -- time of the event; for a follow-up, of the first campaign's event
     user_id      text,       -- the user to send to, in all browsers; null: `subscription` is the recipient
     subscription uuid,       -- the browser to send to; null: all browsers of the user
     life         integer,    -- `life` of the subscription: of another life, it is another person's
@@ -55,7 +55,7 @@ CREATE TABLE trigger_counts (
     hour      timestamptz NOT NULL, -- start of the hour
     part      smallint    NOT NULL, -- 0 to 15: several rows, so that no transaction waits for another
     entered   bigint      NOT NULL DEFAULT 0, -- people who began to wait
-    cancelled bigint      NOT NULL DEFAULT 0, -- ended by an event of `unless`, or with the campaign
+    cancelled bigint      NOT NULL DEFAULT 0, -- ended by an event of `unless`, with the campaign, or by an erasure
     limited   bigint      NOT NULL DEFAULT 0, -- did not enter, because of `at_most`
     held_out  bigint      NOT NULL DEFAULT 0, -- in the control group
     excluded  bigint      NOT NULL DEFAULT 0, -- not in the audience when due, or without a browser
@@ -65,4 +65,4 @@ CREATE TABLE trigger_counts (
 );
 COMMENT ON TABLE trigger_counts IS
     'Entries of triggers. The account holds in every snapshot: entered = waiting + cancelled + held_out + excluded + expired '
-    '+ sent, where waiting is counted from `trigger_entries`.';
+    '+ sent, where waiting is the number of rows of `trigger_entries` with `due_at`.';

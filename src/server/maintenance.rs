@@ -261,6 +261,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     if let Some(audit_log) = kept.audit_log {
         until_none(|| audit::clear(pool, now - audit_log)).await?;
     }
+    triggers::clear_orphans(pool).await?;
     until_none(|| triggers::clear_unlimited(pool, now)).await?;
     until_none(|| triggers::clear_events(pool, now - kept.user_events)).await?;
     until_none(|| sessions::clear(pool, now)).await?;

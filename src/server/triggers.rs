@@ -30,9 +30,9 @@ use bellwire_store::triggers::counts::{self, EntryCounts};
 use bellwire_store::triggers::due::{self, DueEntry, LockedTrigger};
 use bellwire_store::triggers::observing::{Observed, apply};
 use bellwire_store::triggers::recipients;
-use bellwire_vault::Vault;
+use bellwire_vault::{Unopenable, Vault};
 
-/// Maximum entries of one transaction. While it runs, events of the same people wait.
+/// Maximum entries of one transaction. While it runs, events of the app wait, since people share 64 locks.
 const AT_ONCE: i64 = 200;
 /// Interval of looks at the next due entry while triggers run.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -40,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const IDLE_EVERY: Duration = Duration::from_secs(2);
 /// Delay of a campaign whose plan cannot be opened, or whose step failed.
 const LATER: TimeDelta = TimeDelta::seconds(60);
-/// Minimum time for which an entry may be late. A message without a time to live is sent at any later time, too.
+/// Minimum time by which an entry may be late. A message with a short time to live survives a short interruption.
 const LATE_MIN: TimeDelta = TimeDelta::minutes(5);
 
 pub(crate) async fn send_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
@@ -56,27 +56,25 @@ pub(crate) async fn send_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<
     }
 }
 
-/// Sends all that is due, a step of each campaign in turn. Returns the time until the next look, and that in idle mode.
+/// Sends due entries, one step of each campaign, so that a long one delays no other. Returns the time until the next look, and that in
+/// idle mode.
 pub async fn send_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<(Duration, Duration)> {
     let running = due::running(pool).await?;
     let is_due = |next_at: Option<Timestamp>| next_at.is_some_and(|at| at <= clock.now());
-    let mut due: Vec<CampaignId> =
-        running.iter().filter(|trigger| is_due(trigger.next_at)).map(|trigger| trigger.campaign).collect();
-    while !due.is_empty() {
-        let mut more = Vec::new();
-        for campaign in due {
-            match step(pool, vault, campaign, clock.now()).await {
-                Ok(true) => more.push(campaign),
-                Ok(false) => {}
-                // The next look tries again.
-                Err(error) if is_collision(&error) => {}
-                Err(error) => {
-                    error!(%error, %campaign, "entries of a campaign could not be sent; they wait");
-                    due::pace(&mut *pool.acquire().await?, campaign, clock.now() + LATER).await?;
-                }
+    let mut has_more = false;
+    for campaign in running.iter().filter(|trigger| is_due(trigger.next_at)).map(|trigger| trigger.campaign) {
+        match step(pool, vault, campaign, clock.now()).await {
+            Ok(more) => has_more |= more,
+            // The next look tries again.
+            Err(error) if is_collision(&error) => {}
+            Err(error) => {
+                error!(%error, %campaign, "entries of a campaign could not be sent; they wait");
+                due::pace(&mut *pool.acquire().await?, campaign, clock.now() + LATER).await?;
             }
         }
-        due = more;
+    }
+    if has_more {
+        return Ok((Duration::ZERO, Duration::ZERO));
     }
     if running.is_empty() {
         return Ok((IDLE_EVERY, AT_REST));
@@ -162,22 +160,31 @@ impl DueStep<'_> {
             }
         }
         let assigned = self.at_own_hours(conn, assigned).await?;
-        let (mut letters, mut addressees) = (Vec::new(), Vec::new());
+        let (mut messages, mut recipients) = (Vec::new(), Vec::new());
         for ((entry, variant), browsers) in self.with_recipients(conn, assigned).await? {
             if browsers.is_empty() {
                 counts.excluded += 1;
                 ended.push(entry.person);
                 continue;
             }
-            letters.push(self.letter(&entry, variant, browsers));
-            addressees.push((entry, variant));
+            match self.compose(&entry, variant, browsers) {
+                Ok(message) => {
+                    messages.push(message);
+                    recipients.push((entry, variant));
+                }
+                Err(error) => {
+                    error!(%error, campaign = %self.trigger.campaign, "a person gets no message of a trigger");
+                    counts.excluded += 1;
+                    ended.push(entry.person);
+                }
+            }
         }
         let mut sent = Vec::new();
-        let stored = self.store(conn, &letters).await?;
-        for ((letter, (entry, variant)), is_stored) in letters.into_iter().zip(addressees).zip(stored) {
+        let stored = self.store(conn, &messages).await?;
+        for ((message, (entry, variant)), is_stored) in messages.into_iter().zip(recipients).zip(stored) {
             match is_stored {
-                true => sent.push((letter.message.id, entry, variant)),
-                // The browsers have just been deleted.
+                true => sent.push((message.message.id, entry, variant)),
+                // One of the browsers has just been deleted.
                 false => {
                     counts.excluded += 1;
                     ended.push(entry.person);
@@ -247,15 +254,15 @@ impl DueStep<'_> {
         let app = self.trigger.app;
         let only: Vec<DueEntry> = entries.iter().map(|(entry, _)| entry.clone()).collect();
         let mut browsers = recipients::browsers(conn, self.vault, app, &only, self.now).await?;
-        for (place, variant) in self.plan.variants.iter().enumerate() {
-            let of_variant = || entries.iter().zip(&browsers).filter(|((_, variant), _)| *variant == place);
+        for (index, variant) in self.plan.variants.iter().enumerate() {
+            let of_variant = || entries.iter().zip(&browsers).filter(|((_, variant), _)| *variant == index);
             let ids: Vec<SubscriptionId> = of_variant().flat_map(|(_, ids)| ids).copied().collect();
             if ids.is_empty() {
                 continue;
             }
             let audience = (&variant.body.audience, variant.body.filter.as_ref());
             let within = recipients::in_audience(conn, app, audience, &ids, self.now).await?;
-            for (_, ids) in entries.iter().zip(&mut browsers).filter(|((_, variant), _)| *variant == place) {
+            for (_, ids) in entries.iter().zip(&mut browsers).filter(|((_, variant), _)| *variant == index) {
                 ids.retain(|id| within.contains(id));
             }
         }
@@ -272,9 +279,14 @@ impl DueStep<'_> {
         Ok(entries.into_iter().zip(browsers).collect())
     }
 
-    fn letter(&self, entry: &DueEntry, variant: usize, browsers: Vec<SubscriptionId>) -> Addressed {
+    fn compose(
+        &self,
+        entry: &DueEntry,
+        variant: usize,
+        browsers: Vec<SubscriptionId>,
+    ) -> Result<Addressed, Unopenable> {
         let body = &self.plan.variants[variant].body;
-        let content = Zeroizing::new(content(body, entry.properties(self.vault)));
+        let content = Zeroizing::new(content(body, entry.properties(self.vault)?));
         let message = planned::message(self.vault, self.trigger.app, self.plan, body, &content, self.now);
         let to = match (&entry.user_id, entry.subscription) {
             (Some(user), None) => json!({"users": [user]}),
@@ -285,15 +297,15 @@ impl DueStep<'_> {
             Some(user) => Audience::BrowsersOf(vec![user.clone()], browsers),
             None => Audience::Subscriptions(browsers),
         };
-        Addressed { message, audience }
+        Ok(Addressed { message, audience })
     }
 
     /// Stores the messages. Returns for each whether it has a recipient.
-    async fn store(&self, conn: &mut PgConnection, letters: &[Addressed]) -> sqlx::Result<Vec<bool>> {
-        if letters.is_empty() {
+    async fn store(&self, conn: &mut PgConnection, messages: &[Addressed]) -> sqlx::Result<Vec<bool>> {
+        if messages.is_empty() {
             return Ok(Vec::new());
         }
-        let sent = sending::send(conn, self.vault, &letters.iter().collect::<Vec<_>>(), None, self.now).await?;
+        let sent = sending::send(conn, self.vault, &messages.iter().collect::<Vec<_>>(), None, self.now).await?;
         Ok(sent.into_iter().map(|sent| sent.unknown.is_empty()).collect())
     }
 
@@ -303,13 +315,14 @@ impl DueStep<'_> {
         let campaign = self.trigger.campaign.0;
         let root = |entry: &DueEntry| {
             let at = entry.caused_at.timestamp_micros().to_be_bytes();
+            let event = entry.event_id.as_deref().unwrap_or_default().as_bytes();
             derived_uuid_of(
                 entry.caused_at,
-                &[b"entry of a trigger", campaign.as_bytes(), entry.person.as_bytes(), &at],
+                &[b"entry of a trigger", campaign.as_bytes(), entry.person.as_bytes(), &at, event],
             )
         };
         let variant = |variant: usize| i16::try_from(variant).unwrap_or(i16::MAX);
-        let assigned: Vec<_> = sent.iter().map(|(id, entry, place)| (*id, variant(*place), root(entry))).collect();
+        let assigned: Vec<_> = sent.iter().map(|(id, entry, index)| (*id, variant(*index), root(entry))).collect();
         due::assign(conn, self.trigger.campaign, &assigned).await
     }
 
@@ -325,6 +338,7 @@ impl DueStep<'_> {
             person: recipients::person(app, entry),
             browser: None,
             at: self.now,
+            since: entry.caused_at,
             user: entry.user_id.as_deref(),
             subscription: entry.subscription.zip(entry.life),
             event: entry.event(),

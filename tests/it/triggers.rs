@@ -251,6 +251,47 @@ async fn follow_up_reaches_who_did_not_click() {
 }
 
 #[tokio::test]
+async fn purchase_reported_late_ends_the_follow_up() {
+    let app = TestApp::start().await;
+    let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
+    let plan = json!({"slug": "again", "follows": follows,
+        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
+    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
+    order(&app, "again", "start").await.ok(200);
+    did(&app, "ann", "cart_added").await;
+    let bought_at = app.clock.now() + Duration::from_secs(600);
+    advance(&app, 30 * MINUTE).await;
+    report(&app, json!([{"name": "bought", "user_id": "ann", "at": bought_at}])).await.ok(200);
+    advance(&app, HOUR).await;
+    assert_eq!((shown(&app, &ann).len(), counts(&app, "again").await[2]), (1, 1));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn events_of_one_moment_are_shown_apart() {
+    let app = TestApp::start().await;
+    let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    start(&app, "shipped", json!({"on": "event:shipped"}), json!({})).await;
+    let at = app.clock.now();
+    for order in ["o-1", "o-2"] {
+        report(&app, json!([{"id": order, "name": "shipped", "user_id": "ann", "at": at}])).await.ok(200);
+        run_scheduler(&app).await;
+    }
+    let received = app.simulator.received(&ann.endpoint).unwrap();
+    let ids: std::collections::BTreeSet<String> = received
+        .iter()
+        .map(|it| {
+            let push: Value = serde_json::from_slice(it.plaintext.as_deref().expect("it was opened")).unwrap();
+            push["notification"]["data"]["bellwire"]["id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(ids.len(), 2, "browsers drop repeats by id");
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn follow_up_needs_an_accepted_message() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);

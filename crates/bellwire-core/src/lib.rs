@@ -30,6 +30,7 @@ pub mod scope;
 pub mod subscription;
 pub mod template;
 pub mod time_zone;
+pub mod user_event;
 
 /// Re-exported for the macros of this crate, so that callers need no dependency of their own.
 #[cfg(feature = "sqlx")]

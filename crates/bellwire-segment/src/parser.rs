@@ -25,6 +25,7 @@ use super::expression::{
 use super::lexer::{Lexer, SyntaxError, Token};
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
+use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
 
 /// Maximum length of an expression in bytes, as written and in normal form.
 pub const TEXT_MAX: usize = 4_096;
@@ -202,7 +203,11 @@ impl<'a> Parser<'a> {
         let begin = self.begin;
         self.advance()?;
         self.expect("(", "`(`")?;
+        let named_at = self.begin;
         let name = self.text("an event's name", NAME_MAX)?;
+        if !is_event_name(&name) {
+            return Err(self.lexer.error(named_at, format!("an event's name {EVENT_NAME_RULE}")));
+        }
         let (mut at_least, mut within_s) = (1, None);
         if self.takes_sign(",")? {
             if let Token::Number(number) = self.token {

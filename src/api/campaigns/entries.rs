@@ -4,7 +4,6 @@ use axum::extract::State;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::api::ApiState;
 use crate::api::http::auth::{MayRead, Server};
@@ -12,9 +11,8 @@ use crate::api::http::extract::{Query, USER_ID_RULE, is_user_id};
 use crate::api::http::paging::Page;
 use crate::api::http::problem::Problem;
 use bellwire_core::id::{CampaignId, SubscriptionId};
-use bellwire_core::person::Person;
 use bellwire_store::triggers::due::{self, ShownEntry};
-use bellwire_store::triggers::user_events;
+use bellwire_store::triggers::user_events::{self, KnownPerson};
 
 /// Maximum entries in a response: more triggers than an app has.
 pub(crate) const ENTRIES_MAX: i64 = 1_000;
@@ -62,17 +60,15 @@ pub(crate) async fn list(
     Query(EntryQuery { user, subscription }): Query<EntryQuery>,
 ) -> Result<axum::Json<Page<TriggerEntry>>, Problem> {
     let app = server.app.id;
-    let people: Vec<Uuid> = match (user, subscription) {
-        (Some(user), None) if is_user_id(&user) => vec![Person::of_user(app, &user).id()],
+    let people = match (user, subscription) {
+        (Some(user), None) if is_user_id(&user) => vec![KnownPerson::of_user(app, &user)],
         (Some(_), None) => return Err(Problem::invalid_parameter("user", USER_ID_RULE)),
         (None, Some(id)) => {
             let browser = user_events::browsers(&state.pool, app, &[id]).await?.remove(&id);
-            let browser = browser.ok_or_else(|| Problem::not_found("subscription"))?;
-            let user = browser.user.map(|user| Person::of_user(app, &user).id());
-            user.into_iter().chain([browser.origin.0]).collect()
+            browser.ok_or_else(|| Problem::not_found("subscription"))?.people(app)
         }
         _ => return Err(Problem::invalid_parameter("user", "must be set, or else `subscription`")),
     };
-    let rows = due::of_person(&state.pool, app, &people, ENTRIES_MAX).await?;
+    let rows = due::of_people(&state.pool, app, &people, ENTRIES_MAX).await?;
     Ok(axum::Json(Page::complete(rows.into_iter().map(TriggerEntry::from).collect())))
 }

@@ -231,7 +231,7 @@ impl CampaignPlan {
                         on: Cause::Sent(followed.id),
                         filter: None,
                         after_s: follow.after,
-                        // Who has bought needs no second reminder either.
+                        // A person who has bought needs no second reminder either.
                         unless: trigger.unless.clone(),
                         at_most: None,
                         did_not: Some(follow.did_not),

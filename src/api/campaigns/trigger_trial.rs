@@ -38,9 +38,9 @@ pub(crate) struct TriggerTrial {
     cancelled: usize,
     /// Events that `at_most` would have refused.
     limited: usize,
-    /// The same by hour, without hours in which nothing happened.
+    /// Numbers by hour, without empty hours.
     hours: Vec<TriggerTrialHour>,
-    /// Up to ten of them in words.
+    /// Up to ten entries in words.
     #[schema(max_items = 10)]
     examples: Vec<String>,
 }
@@ -70,15 +70,15 @@ pub(super) async fn try_out(
     let since = now - PERIOD;
     let entering = match &trigger.on {
         Cause::Sent(_) => return Ok(None),
-        Cause::Subscribed => past::subscribed(conn, app, since, EVENTS_MAX).await?,
-        Cause::Joined(topic) => past::joined(conn, app, topic, since, EVENTS_MAX).await?,
-        Cause::Event(name) => past::events(conn, app, std::slice::from_ref(name), since, EVENTS_MAX).await?,
+        Cause::Subscribed => past::subscribed(conn, app, since, EVENTS_MAX + 1).await?,
+        Cause::Joined(topic) => past::joined(conn, app, topic, since, EVENTS_MAX + 1).await?,
+        Cause::Event(name) => past::events(conn, app, std::slice::from_ref(name), since, EVENTS_MAX + 1).await?,
     };
     let ending = match trigger.unless.is_empty() {
         true => Vec::new(),
-        false => past::events(conn, app, &trigger.unless, since, EVENTS_MAX).await?,
+        false => past::events(conn, app, &trigger.unless, since, EVENTS_MAX + 1).await?,
     };
-    let has_more = [&entering, &ending].iter().any(|rows| rows.len() as i64 == EVENTS_MAX);
+    let has_more = [&entering, &ending].iter().any(|rows| rows.len() as i64 > EVENTS_MAX);
     let meets = |row: &PastRow| {
         let filter = trigger.filter.as_ref();
         filter.is_none_or(|filter| filter.takes_properties(&row.properties(vault).unwrap_or_default(), row.at))

@@ -127,13 +127,14 @@ pub(crate) struct TriggerCounts {
     entered: i64,
     /// People who wait for their message.
     waiting: i64,
-    /// Waits that an event of `unless` ended, or the end of the campaign.
+    /// Waits that an event of `unless`, the end of the campaign or an erasure ended.
     cancelled: i64,
     /// Events that `at_most` refused.
     limited: i64,
     /// People in the control group.
     held_out: i64,
-    /// People who were not in the audience when the message was due, had no active browser, or had reacted to the followed message.
+    /// People who were not in the audience when the message was due, had no active browser, or had not got the followed message or
+    /// had reacted to it.
     excluded: i64,
     /// People whose message was due for longer than its time to live, such as during a pause.
     expired: i64,

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
-use uuid::Uuid;
 
 use crate::api::ApiState;
 use crate::api::http::auth::{MayChangeSubscribers, RegistrationCaller, Server};
@@ -18,13 +17,13 @@ use crate::api::http::problem::{Faults, Problem};
 use crate::api::http::routes::routes;
 use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::BrowserRight;
 use bellwire_core::request_time;
-use bellwire_rules::campaign::trigger::is_event_name;
+use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
 use bellwire_store::audience::aliases;
 use bellwire_store::operations::retrying::retrying;
-use bellwire_store::triggers::user_events::{self, EventBrowser, NewEvent};
+use bellwire_store::triggers::user_events::{self, EventSubject, NewEvent};
 
 /// Routes that browsers may call, too.
 pub(in crate::api) fn public_routes() -> OpenApiRouter<ApiState> {
@@ -41,9 +40,8 @@ const AGE_MAX: TimeDelta = TimeDelta::days(365);
 /// Time by which the clock of a sender may be ahead.
 const AHEAD_MAX: TimeDelta = TimeDelta::minutes(5);
 const ID_RULE: &str = "must be 1 to 64 printable ASCII characters";
-pub(in crate::api) const EVENT_NAME_RULE: &str = "must be 1 to 64 letters, digits, `_`, `-` or `.`";
 
-/// Events of users, oldest first.
+/// Batch of events of users, oldest first.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserEventBatch {
@@ -102,21 +100,21 @@ pub(crate) async fn record(
         event.check(&format!("/events/{place}"), now, &mut faults);
     }
     let named: Vec<SubscriptionId> = batch.events.iter().take(EVENTS_MAX).filter_map(|it| it.subscription).collect();
-    let browsers = user_events::browsers(&state.pool, app, &named).await?;
+    let known = user_events::known(&state.pool, app, &named).await?;
     for (place, event) in batch.events.iter().enumerate().take(EVENTS_MAX) {
-        let is_known = event.subscription.is_none_or(|id| browsers.contains_key(&id));
-        faults.require(is_known, &format!("/events/{place}/subscription"), "names no subscription of this app");
+        if let Some(id) = event.subscription.filter(|id| !known.contains(id)) {
+            let detail = format!("names no subscription of this app: {id}. Leave the event out");
+            faults.refuse(format!("/events/{place}/subscription"), detail);
+        }
     }
     faults.finish()?;
-    let new: Vec<(Uuid, NewEvent)> = batch
-        .events
-        .into_iter()
-        .map(|event| {
-            let browser = event.subscription.and_then(|id| browsers.get(&id)).cloned();
-            event.into_new(browser, &state, now)
-        })
-        .collect();
-    let recorded = store(&state, app, &new, now).await?;
+    let new: Vec<NewEvent> = batch.events.into_iter().filter_map(|event| event.into_new(&state, now)).collect();
+    let recorded = retrying(|| async {
+        let mut tx = state.begin().await?;
+        let n = user_events::record(&mut tx, &state.vault, app, &new, now).await?;
+        tx.commit().await.map(|()| n)
+    });
+    let recorded = recorded.await?;
     Ok(axum::Json(UserEventsResponse { recorded, repeated: n - recorded }))
 }
 
@@ -128,20 +126,22 @@ impl UserEvent {
         let is_id = self.user_id.as_deref().is_none_or(is_user_id);
         faults.require(is_id, &format!("{place}/user_id"), USER_ID_RULE);
         let is_in_range = self.at.is_none_or(|at| at <= now + AHEAD_MAX && at >= now - AGE_MAX);
-        faults.require(is_in_range, &format!("{place}/at"), "must be at most one year ago, and not in the future");
+        faults.require(
+            is_in_range,
+            &format!("{place}/at"),
+            "must be at most one year ago, and at most five minutes ahead of the server's clock",
+        );
     }
 
-    fn into_new(self, browser: Option<EventBrowser>, state: &ApiState, now: Timestamp) -> (Uuid, NewEvent) {
-        let id = state.clock.uuid();
-        let event = NewEvent {
-            event: self.id.unwrap_or_else(|| id.to_string()),
-            name: self.name,
-            at: self.at.unwrap_or(now).min(now),
-            user: self.user_id.or_else(|| browser.as_ref()?.user.clone()),
-            browser,
-            properties: self.properties,
+    fn into_new(self, state: &ApiState, now: Timestamp) -> Option<NewEvent> {
+        let subject = match (self.user_id, self.subscription) {
+            (Some(user), _) => EventSubject::User(user),
+            (None, subscription) => EventSubject::Browser(subscription?),
         };
-        (id, event)
+        let id = state.clock.uuid();
+        let event = self.id.unwrap_or_else(|| id.to_string());
+        let at = self.at.unwrap_or(now).min(now);
+        Some(NewEvent { id, event, name: self.name, at, subject, properties: self.properties })
     }
 }
 
@@ -156,15 +156,6 @@ fn check_event(
     let size = properties.map_or(0, |it| serde_json::to_vec(it).map_or(usize::MAX, |json| json.len()));
     let fits = size <= PROPERTIES_MAX;
     faults.require(fits, &format!("{place}/properties"), "must be at most 2048 octets of JSON");
-}
-
-async fn store(state: &ApiState, app: AppId, new: &[(Uuid, NewEvent)], now: Timestamp) -> Result<usize, Problem> {
-    let recorded = retrying(|| async {
-        let mut tx = state.begin().await?;
-        let n = user_events::record(&mut tx, &state.vault, app, new, now).await?;
-        tx.commit().await.map(|()| n)
-    });
-    Ok(recorded.await?)
 }
 
 /// Something that the user of a browser did.
@@ -200,23 +191,30 @@ pub(crate) async fn track(
     let (app, now) = (client.app.id, state.clock.now());
     check_event("", (event.id.as_deref(), &event.name, event.properties.as_ref()), &mut faults);
     faults.finish()?;
-    let mut tx = state.begin().await?;
-    let row = aliases::lock_current(&mut tx, &state.vault, app, id, client.right()).await?.ok_or_else(unknown)?;
-    tx.rollback().await?;
-    if !row.state.lives() {
-        return Err(ended());
-    }
-    let browser = user_events::browsers(&state.pool, app, &[row.id]).await?.remove(&row.id).ok_or_else(unknown)?;
-    let event = UserEvent {
+    let id_of_event = state.clock.uuid();
+    let new = |browser: SubscriptionId| NewEvent {
+        id: id_of_event,
         // Ids of browsers never meet those of the site's servers.
-        id: event.id.map(|id| format!("{}.{id}", row.id.0.simple())),
-        name: event.name,
-        user_id: None,
-        subscription: Some(row.id),
-        at: None,
-        properties: event.properties,
+        event: event.id.as_ref().map_or_else(|| id_of_event.to_string(), |own| format!("{}.{own}", browser.0.simple())),
+        name: event.name.clone(),
+        at: now,
+        subject: EventSubject::Browser(browser),
+        properties: event.properties.clone(),
     };
-    let new = event.into_new(Some(browser), &state, now);
-    store(&state, app, &[new], now).await?;
-    Ok(StatusCode::NO_CONTENT)
+    // The browser stays locked until the commit: a logout meanwhile must not give the event to the next user.
+    let tracked = retrying(|| async {
+        let mut tx = state.begin().await?;
+        let row = aliases::lock_current(&mut tx, &state.vault, app, id, client.right()).await?;
+        let Some(row) = row else { return Ok(None) };
+        if !row.state.lives() {
+            return Ok(Some(false));
+        }
+        user_events::record(&mut tx, &state.vault, app, &[new(row.id)], now).await?;
+        tx.commit().await.map(|()| Some(true))
+    });
+    match tracked.await? {
+        Some(true) => Ok(StatusCode::NO_CONTENT),
+        Some(false) => Err(ended()),
+        None => Err(unknown()),
+    }
 }

@@ -194,7 +194,7 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
         clicks_by_hour: habits.hours.0.to_vec(),
     });
     let people = user_events::people_of_user(&state.pool, app, user).await?;
-    let waits = due::of_person(&state.pool, app, &people, ENTRIES_MAX).await?;
+    let waits = due::of_people(&state.pool, app, &people, ENTRIES_MAX).await?;
     Ok(PersonHead {
         user_id: user.to_owned(),
         app: slug,

@@ -177,6 +177,27 @@ async fn person_sees_and_takes_along_what_is_stored() {
 }
 
 #[tokio::test]
+async fn next_user_takes_along_only_own_events() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe("fcm", 0..1).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    let looked = json!([{"name": "cart_added", "subscription": browser.id}]);
+    report(&app, looked.clone()).await.ok(200);
+    let path = format!("/v1/apps/shop/subscriptions/{}", browser.id);
+    for user in [json!("ann"), Value::Null] {
+        app.clock.advance(MINUTE);
+        app.call(Method::PATCH, &path, json!({"user_id": user})).await.ok(200);
+    }
+    app.clock.advance(MINUTE);
+    report(&app, looked).await.ok(200);
+    assert_eq!(counts(&app, "reminder").await[..3], [2, 1, 1], "the next person waits, the first no longer");
+    app.call(Method::PATCH, &path, json!({"user_id": "ben"})).await.ok(200);
+    let export = app.get("/v1/apps/shop/users/ben/export").await;
+    assert_eq!(export["events"].as_array().unwrap().len(), 1, "{export}");
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn old_events_and_limits_are_deleted() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;

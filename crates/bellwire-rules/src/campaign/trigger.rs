@@ -10,19 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::follow::FollowCondition;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
+use bellwire_core::user_event::is_event_name;
 use bellwire_segment::Expression;
 
 /// Maximum age of an event that lets people enter. So a history can be reported without sending.
 pub const ENTERS_FOR: TimeDelta = TimeDelta::days(1);
-/// Maximum characters of an event's name.
-pub const EVENT_NAME_MAX: usize = 64;
-
-/// Whether a text is the name of an event: 1 to 64 ASCII letters, digits, `_`, `-` or `.`.
-pub fn is_event_name(text: &str) -> bool {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-    (1..=EVENT_NAME_MAX).contains(&text.len()) && text.bytes().all(is_plain)
-}
-
 /// Cause that lets a person enter a trigger.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
@@ -54,7 +46,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Reason for which a text is no cause.
+/// Error of a text that names no cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoCause;
 
@@ -114,16 +106,11 @@ pub enum AtMost {
 }
 
 impl AtMost {
-    /// Returns the end of the time in which no other message follows one of this time. `None`: it never ends.
-    pub fn until(self, sent_at: Timestamp) -> Option<Timestamp> {
-        match self {
-            Self::Once => None,
-            Self::OncePer(seconds) => sent_at.checked_add_signed(TimeDelta::seconds(seconds)),
-        }
-    }
-
     fn allows(self, sent_at: Timestamp, at: Timestamp) -> bool {
-        self.until(sent_at).is_some_and(|until| until <= at)
+        match self {
+            Self::Once => false,
+            Self::OncePer(seconds) => sent_at + TimeDelta::seconds(seconds) <= at,
+        }
     }
 }
 
@@ -152,8 +139,8 @@ pub enum Entering {
 }
 
 impl Trigger {
-    /// Returns the result of an event that lets a person enter. `ended_at`: time of the person's last event that ends a wait.
-    pub fn enter(&self, entry: EntryState, at: Timestamp, ended_at: Option<Timestamp>, now: Timestamp) -> Entering {
+    /// Returns the result of an event that lets a person enter. `is_ended`: a later event, which was reported earlier, ends the wait.
+    pub fn enter(&self, entry: EntryState, at: Timestamp, is_ended: bool, now: Timestamp) -> Entering {
         let is_limited = |sent_at| self.at_most.is_some_and(|at_most| !at_most.allows(sent_at, at));
         if at < now - ENTERS_FOR {
             Entering::Old
@@ -161,7 +148,7 @@ impl Trigger {
             Entering::Waits
         } else if entry.sent_at.is_some_and(is_limited) {
             Entering::Limited
-        } else if ended_at.is_some_and(|ended_at| ended_at > at) {
+        } else if is_ended {
             Entering::Cancelled
         } else {
             Entering::Until(at + TimeDelta::seconds(self.after_s))
@@ -225,7 +212,7 @@ impl Trigger {
                 entries.push(TrialEntry { at: since, result: TrialResult::Message(until) });
             }
             let state = EntryState { waits_since: None, sent_at: sent.get(&person).copied() };
-            match ends.is_none().then(|| self.enter(state, at, None, at)) {
+            match ends.is_none().then(|| self.enter(state, at, false, at)) {
                 Some(Entering::Until(until)) => drop(waiting.insert(person, (at, until))),
                 Some(Entering::Limited) => entries.push(TrialEntry { at, result: TrialResult::Limited }),
                 _ => {}

@@ -105,7 +105,7 @@ pub async fn set_membership(
     .await
 }
 
-/// Adds an active subscription to topics. Its other topics stay. Returns those that it was not in.
+/// Adds an active subscription to topics. Its other topics stay. Returns the topics that it joined.
 async fn join(
     conn: &mut PgConnection,
     id: SubscriptionId,

@@ -4,11 +4,12 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::user_events::KnownPerson;
 use super::waits::{end, lock_people};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, MessageId, SubscriptionId};
 use bellwire_rules::campaign::trigger::Trigger;
-use bellwire_vault::{PROPERTIES, Vault};
+use bellwire_vault::{PROPERTIES, Unopenable, Vault};
 
 /// Campaign that may have due entries.
 #[derive(Debug)]
@@ -78,6 +79,8 @@ pub struct DueEntry {
     /// Message that it follows up.
     pub follows: Option<MessageId>,
     pub postponed: bool,
+    /// Sender's id of the event, which a report after a restore repeats. `None`: not an event of the site.
+    pub event_id: Option<String>,
     event: Option<Uuid>,
     properties: Option<Vec<u8>>,
 }
@@ -88,9 +91,10 @@ impl DueEntry {
         self.event
     }
 
-    /// Returns the properties of the event as JSON. `None`: it has none, or they were deleted.
-    pub fn properties(&self, vault: &Vault) -> Option<Vec<u8>> {
-        vault.open(PROPERTIES, self.event?, self.properties.as_deref()?).ok()
+    /// Returns the properties of the event as JSON. `None`: it has none.
+    pub fn properties(&self, vault: &Vault) -> Result<Option<Vec<u8>>, Unopenable> {
+        let sealed = self.event.zip(self.properties.as_deref());
+        sealed.map(|(id, sealed)| vault.open(PROPERTIES, id, sealed)).transpose()
     }
 }
 
@@ -116,7 +120,7 @@ pub async fn entries(
         conn,
         DueEntry,
         r#"SELECT e.person, e.due_at AS "due_at!", e.caused_at, e.user_id, e.subscription AS "subscription: SubscriptionId",
-             e.life, e.follows AS "follows: MessageId", e.postponed, e.event, v.properties AS "properties?"
+             e.life, e.follows AS "follows: MessageId", e.postponed, e.event, v.event AS "event_id?", v.properties AS "properties?"
            FROM trigger_entries e LEFT JOIN user_events v ON v.id = e.event
            WHERE e.campaign = $1 AND e.person = ANY ($2) AND e.due_at <= $3 ORDER BY e.due_at"#,
         (of.campaign.0, &people, now)
@@ -138,7 +142,7 @@ pub async fn finish(
     if !limited.is_empty() {
         execute!(
             &mut *conn,
-            "UPDATE trigger_entries SET due_at = NULL, sent_at = $3 WHERE campaign = $1 AND person = ANY ($2)",
+            "UPDATE trigger_entries SET due_at = NULL, event = NULL, sent_at = $3 WHERE campaign = $1 AND person = ANY ($2)",
             (of.campaign.0, limited, now)
         )?;
     }
@@ -190,15 +194,20 @@ pub struct ShownEntry {
     pub cause: String,
 }
 
-/// Returns what a person waits for, the next message first.
-pub async fn of_person(pool: &PgPool, app: AppId, people: &[Uuid], limit: i64) -> sqlx::Result<Vec<ShownEntry>> {
+/// Returns the messages that people wait for, the next one first.
+pub async fn of_people(pool: &PgPool, app: AppId, people: &[KnownPerson], limit: i64) -> sqlx::Result<Vec<ShownEntry>> {
     fetch_all!(
         pool,
         ShownEntry,
         r#"SELECT e.campaign AS "campaign: CampaignId", c.slug, e.due_at AS "due_at!", e.caused_at, t.cause
-           FROM trigger_entries e JOIN campaigns c ON c.id = e.campaign JOIN triggers t ON t.campaign = e.campaign
-           WHERE e.app = $1 AND e.person = ANY ($2) AND e.due_at IS NOT NULL AND c.state IN ('scheduled', 'sending', 'paused')
-           ORDER BY e.due_at LIMIT $3"#,
-        (app.0, people, limit)
+           FROM unnest($2::uuid[], $3::timestamptz[]) AS p (id, since)
+             JOIN trigger_entries e ON e.app = $1 AND e.person = p.id AND e.caused_at >= p.since
+             JOIN campaigns c ON c.id = e.campaign JOIN triggers t ON t.campaign = e.campaign
+           WHERE e.due_at IS NOT NULL AND c.state IN ('scheduled', 'sending', 'paused')
+           ORDER BY e.due_at LIMIT $4"#,
+        (app.0),
+        people,
+        |person| (person.id, person.since),
+        (limit)
     )
 }

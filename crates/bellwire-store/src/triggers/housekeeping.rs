@@ -13,7 +13,7 @@ use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, CampaignId};
 use bellwire_core::person::Person;
-use bellwire_rules::campaign::trigger::{AtMost, Trigger};
+use bellwire_rules::campaign::trigger::{AtMost, ENTERS_FOR, Trigger};
 
 /// Rows deleted in one transaction.
 const CHUNK: i64 = 5_000;
@@ -49,13 +49,25 @@ pub async fn clear_ended(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     Ok(people.len() as u64)
 }
 
-/// Deletes the counts of a deleted campaign, and an entry that an event let begin meanwhile. Others keep it from being deleted.
+/// Deletes the counts of a deleted campaign, and entries that began meanwhile. Earlier ones keep it from being deleted.
 pub(crate) async fn forget_campaign(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
     execute!(&mut *conn, "DELETE FROM trigger_entries WHERE campaign = $1", (id.0))?;
     execute!(conn, "DELETE FROM trigger_counts WHERE campaign = $1", (id.0))
 }
 
-/// Deletes a chunk of rows whose last message no longer limits the next one. Returns the number.
+/// Deletes entries and counts that an event wrote while its campaign was deleted. Returns the number of counts.
+pub async fn clear_orphans(pool: &PgPool) -> sqlx::Result<u64> {
+    rows_affected!(
+        pool,
+        "WITH orphans AS (SELECT DISTINCT campaign FROM trigger_counts k
+                          WHERE NOT EXISTS (SELECT FROM triggers WHERE campaign = k.campaign)),
+         entries AS (DELETE FROM trigger_entries e USING orphans o WHERE e.campaign = o.campaign)
+         DELETE FROM trigger_counts k USING orphans o WHERE k.campaign = o.campaign"
+    )
+}
+
+/// Deletes a chunk of rows whose last message no longer limits the next one, also not for an event reported late. Returns the
+/// number.
 pub async fn clear_unlimited(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let triggers =
         fetch_all!(pool, r#"SELECT campaign AS "campaign: CampaignId", rule AS "rule: Json<Trigger>" FROM triggers"#)?;
@@ -68,19 +80,21 @@ pub async fn clear_unlimited(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
             "DELETE FROM trigger_entries WHERE ctid = ANY (ARRAY(
                SELECT ctid FROM trigger_entries WHERE campaign = $1 AND due_at IS NULL AND sent_at < $2
                ORDER BY sent_at LIMIT $3 FOR UPDATE SKIP LOCKED))",
-            (row.campaign.0, now - TimeDelta::seconds(seconds), CHUNK)
+            (row.campaign.0, now - TimeDelta::seconds(seconds) - ENTERS_FOR, CHUNK)
         )?;
         tx.commit().await?;
     }
     Ok(deleted)
 }
 
-/// Deletes a chunk of events that were reported before `cutoff`. Returns the number.
+/// Deletes a chunk of events that were reported before `cutoff`, and that no person's message waits for. Returns the number.
 pub async fn clear_events(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     rows_affected!(
         pool,
         "DELETE FROM user_events WHERE id = ANY (ARRAY(
-           SELECT id FROM user_events WHERE id < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED))",
+           SELECT id FROM user_events v WHERE id < $1
+             AND NOT EXISTS (SELECT FROM trigger_entries WHERE app = v.app AND person = v.person AND event = v.id)
+           ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED))",
         (first_uuid_of(cutoff), CHUNK)
     )
 }

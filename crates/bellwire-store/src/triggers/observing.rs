@@ -1,4 +1,4 @@
-//! Applies what happens to triggers: people enter, or their wait ends, in the transaction of the cause.
+//! Applies events to triggers: people enter, or their wait ends, in the transaction of the event.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ use bellwire_core::id::{AppId, CampaignId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_rules::campaign::trigger::{Cause, Entering, EntryState, Trigger};
 
-/// Something that happened to a person.
+/// Event of a person, reported or caused by the server.
 #[derive(Debug, Clone)]
 pub struct Observed<'a> {
     pub cause: Cause,
@@ -23,6 +23,8 @@ pub struct Observed<'a> {
     /// Browser in which it happened: its own entries end, too. `None`: those of all the user's browsers.
     pub browser: Option<Person>,
     pub at: Timestamp,
+    /// Time from which events end the wait: that of the event, or for a follow-up that of the first campaign's event.
+    pub since: Timestamp,
     pub user: Option<&'a str>,
     /// Recipient of the message, with its life. `None`: all browsers of the user.
     pub subscription: Option<(SubscriptionId, i32)>,
@@ -41,7 +43,7 @@ struct ActiveTrigger {
     rule: Json<Trigger>,
 }
 
-/// Applies what happened, in order, to the triggers of an app.
+/// Applies events, in order, to the triggers of an app.
 pub async fn observe(
     conn: &mut PgConnection,
     app: AppId,
@@ -52,7 +54,7 @@ pub async fn observe(
     counts::add(conn, &counts, now).await
 }
 
-/// Applies what happened, in order, to the triggers of an app. Returns the numbers for [`counts::add`].
+/// Applies events, in order, to the triggers of an app. Returns the numbers for [`counts::add`].
 pub async fn apply(
     conn: &mut PgConnection,
     app: AppId,
@@ -74,15 +76,15 @@ pub async fn apply(
     for (index, (it, ended)) in observed.iter().zip(&ended).enumerate() {
         for trigger in &triggers {
             entries.end(trigger, it, ended);
-            let ended_at = ended_at.get(&(trigger.campaign, it.person.id())).copied();
-            entries.enter(trigger, (index, it), ended_at, now);
+            let ended_at = ended_at.get(&(trigger.campaign, it.person.id()));
+            entries.enter(trigger, (index, it), ended_at.is_some_and(|at| *at > it.since), now);
         }
     }
     entries.write(conn, app, observed).await?;
     Ok(entries.counts)
 }
 
-/// Applies what a locked browser did itself: it subscribed, or joined topics.
+/// Applies the events of a locked browser: it subscribed, or joined topics.
 pub(crate) async fn observe_browser(
     conn: &mut PgConnection,
     app: AppId,
@@ -105,6 +107,7 @@ pub(crate) async fn observe_browser(
         person: Person::of(app, user, stored.origin),
         browser: None,
         at: now,
+        since: now,
         user,
         subscription: Some((row.id, stored.life)),
         event: None,
@@ -183,7 +186,7 @@ async fn last_ends(
     let enters = |it: &&Observed<'_>| triggers.iter().any(|trigger| trigger.rule.on == it.cause);
     let entering: Vec<&Observed<'_>> = observed.iter().filter(enters).collect();
     let names: BTreeSet<&String> = triggers.iter().flat_map(|trigger| &trigger.rule.unless).collect();
-    let Some(since) = entering.iter().map(|it| it.at).min().filter(|_| !names.is_empty()) else {
+    let Some(since) = entering.iter().map(|it| it.since).min().filter(|_| !names.is_empty()) else {
         return Ok(HashMap::new());
     };
     let people: Vec<Uuid> = entering.iter().map(|it| it.person.id()).collect();
@@ -203,7 +206,7 @@ async fn last_ends(
     Ok(last)
 }
 
-/// EntryChange of a person's entry.
+/// Change of a person's entry.
 #[derive(Debug, Clone, Copy)]
 enum EntryChange {
     None,
@@ -219,6 +222,8 @@ enum EntryChange {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     state: EntryState,
+    /// Life of the browser to send to.
+    life: Option<i32>,
     change: EntryChange,
 }
 
@@ -233,14 +238,13 @@ impl Entries {
         let campaigns: Vec<CampaignId> = triggers.iter().map(|trigger| trigger.campaign).collect();
         let rows = fetch_all!(
             conn,
-            r#"SELECT campaign AS "campaign: CampaignId", person, CASE WHEN due_at IS NOT NULL THEN caused_at END AS waits_since, sent_at
+            r#"SELECT campaign AS "campaign: CampaignId", person, CASE WHEN due_at IS NOT NULL THEN caused_at END AS waits_since, sent_at, life
                FROM trigger_entries WHERE campaign = ANY ($1) AND person = ANY ($2)"#,
             (&campaigns as &[CampaignId], &Vec::from_iter(people.iter().copied()))
         )?;
-        let entry = |state| Entry { state, change: EntryChange::None };
         let entries = rows.into_iter().map(|row| {
             let state = EntryState { waits_since: row.waits_since, sent_at: row.sent_at };
-            ((row.campaign, row.person), entry(state))
+            ((row.campaign, row.person), Entry { state, life: row.life, change: EntryChange::None })
         });
         Ok(Self { entries: entries.collect(), counts: BTreeMap::new() })
     }
@@ -257,27 +261,34 @@ impl Entries {
         }
     }
 
+    /// Ends the wait of a browser's former person.
+    fn end_former_life(&mut self, key: (CampaignId, Uuid), it: &Observed<'_>) {
+        let (Some(entry), Some((_, life))) = (self.entries.get_mut(&key), it.subscription) else { return };
+        if entry.life.is_some_and(|former| former != life) {
+            let waits = entry.state.waits_since.is_some();
+            *entry = Entry { state: EntryState::default(), life: None, change: EntryChange::Ends };
+            self.counts.entry(key.0).or_default().cancelled += i64::from(waits);
+        }
+    }
+
     /// Lets a person enter a trigger, if the event is of that kind.
-    fn enter(
-        &mut self,
-        trigger: &ActiveTrigger,
-        (index, it): (usize, &Observed<'_>),
-        ended_at: Option<Timestamp>,
-        now: Timestamp,
-    ) {
+    fn enter(&mut self, trigger: &ActiveTrigger, (index, it): (usize, &Observed<'_>), is_ended: bool, now: Timestamp) {
         let meets =
             |filter: &bellwire_segment::Expression| filter.takes_properties(it.properties.unwrap_or(b"{}"), now);
         if trigger.rule.on != it.cause || !trigger.rule.filter.as_ref().is_none_or(meets) {
             return;
         }
         let key = (trigger.campaign, it.person.id());
+        self.end_former_life(key, it);
         let state = self.entries.get(&key).map(|entry| entry.state).unwrap_or_default();
         let counts = self.counts.entry(trigger.campaign).or_default();
-        match trigger.rule.enter(state, it.at, ended_at, now) {
+        match trigger.rule.enter(state, it.at, is_ended, now) {
             Entering::Until(until) => {
                 counts.entered += 1;
-                let state = EntryState { waits_since: Some(it.at), ..state };
-                self.entries.insert(key, Entry { state, change: EntryChange::Waits { until, observed: index } });
+                let state = EntryState { waits_since: Some(it.since), ..state };
+                let life = it.subscription.map(|(_, life)| life);
+                let change = EntryChange::Waits { until, observed: index };
+                self.entries.insert(key, Entry { state, life, change });
             }
             Entering::Cancelled => {
                 counts.entered += 1;
@@ -318,7 +329,7 @@ impl Entries {
                    follows = excluded.follows, postponed = false",
                 (app.0),
                 waiting,
-                |(campaign, person, until, it)| (campaign.0, *person, *until, it.at, it.user, it.subscription.map(|(id, _)| id.0), it.subscription.map(|(_, life)| life), it.event, it.follows.map(|id| id.0))
+                |(campaign, person, until, it)| (campaign.0, *person, *until, it.since, it.user, it.subscription.map(|(id, _)| id.0), it.subscription.map(|(_, life)| life), it.event, it.follows.map(|id| id.0))
             )?;
         }
         Ok(())

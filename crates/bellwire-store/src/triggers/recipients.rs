@@ -122,7 +122,7 @@ pub async fn in_audience(
     Ok(judged.into_iter().filter_map(|(id, verdict)| verdict.is_taken().then_some(id)).collect())
 }
 
-/// Returns the messages of these that a push service accepted, and to which no browser has reacted.
+/// Returns the given messages that a push service accepted and that have no such reaction.
 pub async fn without_reaction(
     conn: &mut PgConnection,
     messages: &[MessageId],

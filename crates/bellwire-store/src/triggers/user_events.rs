@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::observing::{Observed, observe};
+use crate::audience::subscriptions::row::lock_in_order;
 use crate::audience::user_shards;
 use crate::connections::engine::{shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
@@ -18,14 +19,20 @@ use bellwire_vault::{PROPERTIES, Unopenable, Vault};
 /// An event as a site reports it.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
+    pub id: Uuid,
     /// Sender's id, by which repeats are dropped.
     pub event: String,
     pub name: String,
     pub at: Timestamp,
-    pub user: Option<String>,
-    /// Browser of the event. `None`: reported for the user.
-    pub browser: Option<EventBrowser>,
+    pub subject: EventSubject,
     pub properties: Option<Map<String, Value>>,
+}
+
+/// User or browser that an event is about.
+#[derive(Debug, Clone)]
+pub enum EventSubject {
+    User(String),
+    Browser(SubscriptionId),
 }
 
 /// Browser of an event.
@@ -36,14 +43,33 @@ pub struct EventBrowser {
     pub origin: SubscriptionId,
     pub life: i32,
     pub user: Option<String>,
+    /// Last time that a user left it: earlier events are another person's.
+    pub left_at: Option<Timestamp>,
 }
 
-impl NewEvent {
-    fn person(&self, app: AppId) -> Person {
-        match (&self.user, &self.browser) {
-            (Some(user), _) => Person::of_user(app, user),
-            (None, browser) => Person::of_browser(browser.as_ref().map_or(SubscriptionId(Uuid::nil()), |it| it.origin)),
-        }
+/// An event with its person.
+struct PersonalEvent<'a> {
+    event: &'a NewEvent,
+    user: Option<&'a str>,
+    browser: Option<&'a EventBrowser>,
+    person: Person,
+}
+
+impl<'a> PersonalEvent<'a> {
+    /// `None`: the browser has been deleted meanwhile.
+    fn new(app: AppId, event: &'a NewEvent, browsers: &'a HashMap<SubscriptionId, EventBrowser>) -> Option<Self> {
+        let (user, browser) = match &event.subject {
+            EventSubject::User(user) => (Some(user.as_str()), None),
+            EventSubject::Browser(id) => {
+                let browser = browsers.get(id)?;
+                (browser.user.as_deref(), Some(browser))
+            }
+        };
+        let person = match (user, browser) {
+            (None, Some(browser)) => Person::of_browser(browser.origin),
+            (user, _) => Person::of_user(app, user?),
+        };
+        Some(Self { event, user, browser, person })
     }
 }
 
@@ -52,18 +78,23 @@ pub async fn record(
     conn: &mut PgConnection,
     vault: &Vault,
     app: AppId,
-    events: &[(Uuid, NewEvent)],
+    events: &[NewEvent],
     now: Timestamp,
 ) -> sqlx::Result<usize> {
-    let plain: Vec<Option<Vec<u8>>> = events
-        .iter()
-        .map(|(_, event)| event.properties.as_ref().map(|it| serde_json::to_vec(it).expect("a map is JSON")))
-        .collect();
-    let sealed: Vec<Option<Vec<u8>>> = events
-        .iter()
-        .zip(&plain)
-        .map(|((id, _), plain)| plain.as_ref().map(|plain| vault.seal(PROPERTIES, *id, plain)))
-        .collect();
+    let ids = events.iter().filter_map(|event| match event.subject {
+        EventSubject::Browser(id) => Some(id),
+        EventSubject::User(_) => None,
+    });
+    let ids: Vec<SubscriptionId> = ids.collect();
+    // A logout or an erasure comes before or after all of it.
+    lock_in_order(conn, ids.iter().copied()).await?;
+    let browsers = browsers(&mut *conn, app, &ids).await?;
+    let events: Vec<PersonalEvent<'_>> =
+        events.iter().filter_map(|event| PersonalEvent::new(app, event, &browsers)).collect();
+    let plain = |event: &NewEvent| event.properties.as_ref().map(|it| serde_json::to_vec(it).expect("a map is JSON"));
+    let plain: Vec<Option<Vec<u8>>> = events.iter().map(|it| plain(it.event)).collect();
+    let seal = |id: Uuid, plain: &Option<Vec<u8>>| plain.as_ref().map(|plain| vault.seal(PROPERTIES, id, plain));
+    let sealed: Vec<Option<Vec<u8>>> = events.iter().zip(&plain).map(|(it, plain)| seal(it.event.id, plain)).collect();
     let stored = fetch_all!(
         &mut *conn,
         scalar,
@@ -74,22 +105,23 @@ pub async fn record(
          ORDER BY t.event ON CONFLICT (app, event) DO NOTHING RETURNING id",
         (app.0),
         events,
-        |(id, event)| (*id, event.event.as_str(), event.person(app).id(), event.name.as_str(), event.at),
+        |it| (it.event.id, it.event.event.as_str(), it.person.id(), it.event.name.as_str(), it.event.at),
         (&sealed as &[Option<Vec<u8>>])
     )?;
     let new: HashSet<Uuid> = stored.into_iter().collect();
     let observed: Vec<Observed<'_>> = events
         .iter()
         .zip(&plain)
-        .filter(|((id, _), _)| new.contains(id))
-        .map(|((id, event), plain)| Observed {
-            cause: Cause::Event(event.name.clone()),
-            person: event.person(app),
-            browser: event.browser.as_ref().map(|it| Person::of_browser(it.origin)),
-            at: event.at,
-            user: event.user.as_deref(),
-            subscription: event.browser.as_ref().filter(|_| event.user.is_none()).map(|it| (it.id, it.life)),
-            event: Some(*id),
+        .filter(|(it, _)| new.contains(&it.event.id))
+        .map(|(it, plain)| Observed {
+            cause: Cause::Event(it.event.name.clone()),
+            person: it.person,
+            browser: it.browser.map(|browser| Person::of_browser(browser.origin)),
+            at: it.event.at,
+            since: it.event.at,
+            user: it.user,
+            subscription: it.browser.filter(|_| it.user.is_none()).map(|browser| (browser.id, browser.life)),
+            event: Some(it.event.id),
             follows: None,
             properties: plain.as_deref(),
         })
@@ -98,16 +130,21 @@ pub async fn record(
     Ok(new.len())
 }
 
+/// Returns those subscriptions that the app has, also ended ones.
+pub async fn known(pool: &PgPool, app: AppId, ids: &[SubscriptionId]) -> sqlx::Result<HashSet<SubscriptionId>> {
+    Ok(browsers(pool, app, ids).await?.into_keys().collect())
+}
+
 /// Returns the browsers of subscriptions, also of ended ones. Unknown ids are omitted.
 pub async fn browsers(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     app: AppId,
     ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<SubscriptionId, EventBrowser>> {
     let rows = fetch_all!(
-        pool,
+        executor,
         EventBrowser,
-        r#"SELECT s.id AS "id: SubscriptionId", s.origin_id AS "origin: SubscriptionId", s.life, s.user_id AS user
+        r#"SELECT s.id AS "id: SubscriptionId", s.origin_id AS "origin: SubscriptionId", s.life, s.user_id AS user, s.user_left_at AS left_at
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.app = $1 AND s.shard = ANY ($4)"#,
         (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
@@ -115,17 +152,40 @@ pub async fn browsers(
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
-/// Returns the ids of a user's person and of the user's browsers, whose events may precede the login.
-pub async fn people_of_user(pool: &PgPool, app: AppId, user: &str) -> sqlx::Result<Vec<Uuid>> {
+/// A person by id, with the time since which a browser's events are this person's.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownPerson {
+    pub id: Uuid,
+    pub since: Timestamp,
+}
+
+impl KnownPerson {
+    pub fn of_user(app: AppId, user: &str) -> Self {
+        Self { id: Person::of_user(app, user).id(), since: Timestamp::UNIX_EPOCH }
+    }
+}
+
+impl EventBrowser {
+    /// Returns the browser's user, and the browser itself.
+    pub fn people(&self, app: AppId) -> Vec<KnownPerson> {
+        let browser = KnownPerson { id: self.origin.0, since: self.left_at.unwrap_or(Timestamp::UNIX_EPOCH) };
+        let user = self.user.as_deref().map(|user| KnownPerson::of_user(app, user));
+        user.into_iter().chain([browser]).collect()
+    }
+}
+
+/// Returns a user and the user's browsers, whose events may precede the login.
+pub async fn people_of_user(pool: &PgPool, app: AppId, user: &str) -> sqlx::Result<Vec<KnownPerson>> {
     let shards = user_shards::of(pool, app, Some(&[user.to_owned()])).await?;
-    let mut people = fetch_all!(
+    let rows = fetch_all!(
         pool,
-        scalar,
-        "SELECT DISTINCT origin_id FROM subscriptions
-         WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3))",
+        r#"SELECT origin_id, max(user_left_at) AS left_at FROM subscriptions
+           WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3)) GROUP BY origin_id"#,
         (app.0, user, shards.as_deref())
     )?;
-    people.push(Person::of_user(app, user).id());
+    let browser = |id, left_at: Option<Timestamp>| KnownPerson { id, since: left_at.unwrap_or(Timestamp::UNIX_EPOCH) };
+    let mut people: Vec<KnownPerson> = rows.into_iter().map(|row| browser(row.origin_id, row.left_at)).collect();
+    people.push(KnownPerson::of_user(app, user));
     Ok(people)
 }
 
@@ -149,14 +209,20 @@ impl StoredEvent {
 pub async fn of_people(
     pool: &PgPool,
     app: AppId,
-    people: &[Uuid],
+    people: &[KnownPerson],
     after: Uuid,
     limit: i64,
 ) -> sqlx::Result<Vec<StoredEvent>> {
     fetch_all!(
         pool,
         StoredEvent,
-        "SELECT id, name, at, properties FROM user_events WHERE app = $1 AND person = ANY ($2) AND id > $3 ORDER BY id LIMIT $4",
-        (app.0, people, after, limit)
+        r#"SELECT e.id, e.name, e.at, e.properties
+           FROM unnest($2::uuid[], $3::timestamptz[]) AS p (id, since)
+             JOIN user_events e ON e.app = $1 AND e.person = p.id AND e.at >= p.since
+           WHERE e.id > $4 ORDER BY e.id LIMIT $5"#,
+        (app.0),
+        people,
+        |person| (person.id, person.since),
+        (after, limit)
     )
 }

@@ -29,7 +29,7 @@ pub(crate) async fn end(conn: &mut PgConnection, campaigns: &[CampaignId], peopl
     )?;
     execute!(
         conn,
-        "UPDATE trigger_entries e SET due_at = NULL FROM unnest($1::uuid[], $2::uuid[]) AS t (campaign, person)
+        "UPDATE trigger_entries e SET due_at = NULL, event = NULL FROM unnest($1::uuid[], $2::uuid[]) AS t (campaign, person)
          WHERE e.campaign = t.campaign AND e.person = t.person",
         (campaigns as &[CampaignId], people)
     )

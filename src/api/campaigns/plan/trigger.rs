@@ -3,10 +3,10 @@
 use chrono::TimeDelta;
 
 use super::schedule::{ScheduleBody, UnlessBody};
-use crate::api::events::record::EVENT_NAME_RULE;
 use crate::api::http::problem::Faults;
 use bellwire_core::duration;
-use bellwire_rules::campaign::trigger::{AtMost, Cause, Trigger, is_event_name};
+use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
+use bellwire_rules::campaign::trigger::{AtMost, Cause, Trigger};
 use bellwire_segment::Expression;
 
 /// Maximum time from an event to its message.

@@ -4516,11 +4516,11 @@ export interface components {
             cancelled: number;
             /** @description People who would have begun to wait. */
             entered: number;
-            /** @description Up to ten of them in words. */
+            /** @description Up to ten entries in words. */
             examples: string[];
             /** @description Whether the period has more events than a trial reads, so that only the first ones were applied. */
             has_more: boolean;
-            /** @description The same by hour, without hours in which nothing happened. */
+            /** @description Numbers by hour, without empty hours. */
             hours: components["schemas"]["CampaignTriggerTrialHour"][];
             /** @description Events that `at_most` would have refused. */
             limited: number;
@@ -8479,7 +8479,7 @@ export interface components {
         TriggerCounts: {
             /**
              * Format: int64
-             * @description Waits that an event of `unless` ended, or the end of the campaign.
+             * @description Waits that an event of `unless`, the end of the campaign or an erasure ended.
              */
             cancelled: number;
             /**
@@ -8489,7 +8489,8 @@ export interface components {
             entered: number;
             /**
              * Format: int64
-             * @description People who were not in the audience when the message was due, had no active browser, or had reacted to the followed message.
+             * @description People who were not in the audience when the message was due, had no active browser, or had not got the followed message or
+             *     had reacted to it.
              */
             excluded: number;
             /**
@@ -8579,7 +8580,7 @@ export interface components {
             /** @description User of the event, by the site's id. Exactly one of `user_id` and `subscription`. */
             user_id?: string | null;
         };
-        /** @description Events of users, oldest first. */
+        /** @description Batch of events of users, oldest first. */
         UserEventBatch: {
             /** @description 1 to 1,000 events. */
             events: components["schemas"]["UserEvent"][];

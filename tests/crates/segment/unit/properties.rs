@@ -78,7 +78,7 @@ fn test() -> impl Strategy<Value = Test> {
         )),
         (since, ordered(), seconds()).prop_map(|(field, how, span)| Test::Compare(field, how, Literal::Span(span))),
         (act, text(), option::of(seconds())).prop_map(|(act, of, within_s)| Test::Did(Deed { act, of, within_s })),
-        (text(), 1..=1_000u16, option::of(seconds()))
+        ("[A-Za-z0-9_.-]{1,64}", 1..=1_000u16, option::of(seconds()))
             .prop_map(|(name, at_least, within_s)| Test::Event(EventCondition { name, at_least, within_s })),
     ]
 }
