@@ -1,4 +1,4 @@
-import type { Click, Details, Failure, Message, Obstacle, Refused } from "./types.js";
+import type { Click, Conversion, Details, Failure, Message, Obstacle, Refused } from "./types.js";
 
 export type * from "./types.js";
 
@@ -151,6 +151,12 @@ export interface Client {
    * after `offline`, the page may call it again with the same `id`, which counts once.
    */
   track(name: string, properties?: Record<string, unknown>, options?: { id?: string }): Promise<Result>;
+  /**
+   * Reports what a person achieved on the page, such as a purchase, for the results of the campaign that led here. The app's
+   * permission `report_conversions` is required. `name` and attempts are as of `track()`: after `offline`, the page may call it
+   * again with the same `id`, which counts once.
+   */
+  converted(name: string, conversion?: Conversion): Promise<Result>;
   /**
    * Closes displayed notifications of the app in this browser, or only those with a tag: for pages that show the same. Resolves
    * with their number. Messages with `clear_on_click`, and `POST …/users/{user}/withdraw`, reach other browsers.

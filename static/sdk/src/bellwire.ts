@@ -188,15 +188,16 @@ export function init(options: Options): Client {
     return wanted ? result : fail("not-subscribed");
   }
 
-  /** Reports an event after calls that are under way, which may change the user. All attempts have one id and count once. */
-  async function track(name: string, properties?: object, { id = `${clock.now()}-${Math.random()}` } = {}) {
+  /** Posts a report after calls that are under way, which may change the user. All attempts have one id and count once. */
+  async function report(to: string, name: string, details: { id?: string; properties?: object } = {}) {
+    const { id = `${clock.now()}-${Math.random()}` } = details;
     await ready;
     const saved = await place?.scope.then((scope) => alone(scope, record)).catch(() => undefined);
     if (!saved?.token) return fail(blocked ?? "not-subscribed");
     const reply = await call(
       "POST",
-      `${base(saved)}/subscriptions/${saved.id}/events`,
-      { id, name, properties },
+      `${base(saved)}/subscriptions/${saved.id}/${to}`,
+      { ...details, id, name },
       saved.token,
     );
     return answer(reply.status < 300 ? undefined : { ...refusal(reply), retrying: false });
@@ -326,7 +327,8 @@ export function init(options: Options): Client {
     setTopics: (topics) => set({ topics }),
     setTags: (tags) => set({ tags }),
     setAttributes: (attributes) => set({ attributes }),
-    track,
+    track: (name, properties, { id } = {}) => report("events", name, { id, properties }),
+    converted: (name, conversion) => report("conversions", name, conversion),
     clear,
     prompt,
     diagnose: (options) =>

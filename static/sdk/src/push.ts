@@ -1,6 +1,6 @@
 import type { Client, Details, Result, Status } from "./api.js";
 
-/** Methods of a client for components. Each except `track` also updates `status` and `problem`. */
+/** Methods of a client for components. Each except `track` and `converted` also updates `status` and `problem`. */
 export interface PushCalls {
   /** Call it from a click, before any `await`: browsers ask for permission only then. */
   subscribe(details?: Details): Promise<Result>;
@@ -9,6 +9,7 @@ export interface PushCalls {
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
   track: Client["track"];
+  converted: Client["converted"];
   login(userId: string | number, userToken: string): Promise<Result>;
   logout(options?: { stayAnonymous?: boolean }): Promise<Result>;
 }
@@ -41,6 +42,7 @@ export function callsOf(bellwire: Client, pass: (result: Result) => void): PushC
     setTags: (tags) => passed(bellwire.setTags(tags)),
     setAttributes: (attributes) => passed(bellwire.setAttributes(attributes)),
     track: bellwire.track,
+    converted: bellwire.converted,
     login: (userId, userToken) => passed(bellwire.login(userId, userToken)),
     logout: (options) => passed(bellwire.logout(isEvent(options) ? undefined : options)),
   };

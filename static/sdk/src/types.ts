@@ -12,6 +12,21 @@ export interface Details {
   consentSource?: string;
 }
 
+/** Details of a conversion. A value needs its currency, and a currency its value. */
+export type Conversion = {
+  /** Id of your own, such as the number of an order. Calls with the same id count once. By default each call counts. */
+  id?: string;
+  properties?: Record<string, unknown>;
+} & (
+  | {
+      /** 0 to 1,000,000,000, with at most 4 decimals. */
+      value: number;
+      /** Three capital letters of ISO 4217, such as `EUR`. */
+      currency: string;
+    }
+  | { value?: undefined; currency?: undefined }
+);
+
 /** Value of `Details` that the server left out, because pages of this app may not set it or it is malformed. Other values are stored. */
 export interface Refused {
   /** JSON pointer, such as `/topics/1`, `/tags` or `/attributes`. */
@@ -54,7 +69,7 @@ export type Reason =
   | "dismissed"
   /** Called outside a click or key press, where browsers show no question. */
   | "no-gesture"
-  /** No subscription. Topics, tags, attributes and events were not stored. `subscribe()` takes the first three. */
+  /** No subscription. Topics, tags, attributes, events and conversions were not stored. `subscribe()` takes the first three. */
   | "not-subscribed"
   /** The server is unreachable. The change is stored and retried. */
   | "offline"

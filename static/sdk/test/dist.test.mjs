@@ -75,14 +75,14 @@ describe("what is built", () => {
       const bellwire = init({ app: "shop", userId: null });
       const off = bellwire.on("change", () => {});
       const told = [await bellwire.ready, await bellwire.subscribe(), await bellwire.login("ann", "signed"), await bellwire.logout()];
-      told.push(await bellwire.setTopics([]), await bellwire.prompt(), await bellwire.credentials(), off(), await bellwire.track("viewed"));
+      told.push(await bellwire.setTopics([]), await bellwire.prompt(), await bellwire.credentials(), off(), await bellwire.track("viewed"), await bellwire.converted("signup"));
       console.log(JSON.stringify(told));`;
     const told = JSON.parse(
       execFileSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" }),
     );
     const state = { state: "no-window" };
     const failed = { ok: false, status: state, reason: "no-window", message: expect.any(String), retrying: false };
-    expect(told).toEqual([state, failed, failed, failed, failed, { answer: "not-needed" }, null, null, failed]);
+    expect(told).toEqual([state, failed, failed, failed, failed, { answer: "not-needed" }, null, null, failed, failed]);
   });
 
   it("is a classic worker script with one global", () => {

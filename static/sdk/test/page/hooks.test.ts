@@ -31,6 +31,7 @@ function fakeClient() {
     setTags: call(),
     setAttributes: call(),
     track: call(),
+    converted: call(),
     login: call(),
     logout: call(),
   };
@@ -115,12 +116,16 @@ describe.each([
     expect(seen()).toMatchObject({ status: SUBSCRIBED, problem: undefined });
   });
 
-  it("reports events without showing failures", async () => {
+  it("reports events and conversions without showing failures", async () => {
     const fake = fakeClient();
     const { seen, settle } = mount(fake);
     fake.calls.track.mockResolvedValueOnce(REFUSED);
     await settle(async () => expect(await seen().calls.track("cart_added", { total: 5 })).toBe(REFUSED));
     expect(fake.calls.track).toHaveBeenCalledWith("cart_added", { total: 5 });
+    const order = { value: 5, currency: "EUR" };
+    fake.calls.converted.mockResolvedValueOnce(REFUSED);
+    await settle(async () => expect(await seen().calls.converted("purchase", order)).toBe(REFUSED));
+    expect(fake.calls.converted).toHaveBeenCalledWith("purchase", order);
     expect(seen().problem).toBeUndefined();
   });
 

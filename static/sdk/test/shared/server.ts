@@ -99,11 +99,12 @@ export class FakeServer {
       return ours(asked.body) ? new Response(null, { status: 204 }) : problem(400, "invalid_receipt");
     }
     if (asked.method === "POST" && !id) return this.register(asked);
-    if (of === "events" && !this.browsersMay.includes("track_events")) return problem(403, "forbidden");
+    const permission = { events: "track_events", conversions: "report_conversions" }[of!];
+    if (permission && !this.browsersMay.includes(permission)) return problem(403, "forbidden");
     const row = this.rows.find((row) => row.id === id && row.token === asked.token);
     if (!row) return problem(404, "subscription_not_found");
     if (asked.method === "GET") return Response.json({ ...row, token: undefined });
-    if (of === "events") return new Response(null, { status: 204 });
+    if (permission) return new Response(null, { status: 204 });
     Object.assign(row, { state: "unsubscribed", topics: [], former: [] });
     return new Response(null, { status: 204 });
   }
