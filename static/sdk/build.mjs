@@ -13,7 +13,7 @@ const MAX_OCTETS = {
   "bellwire.js": 8_200,
   "index.js": 8_200,
   "diagnose.js": 8_000,
-  "service-worker.js": 8_600,
+  "service-worker.js": 8_900,
   "ui.js": 6_100,
 };
 const here = dirname(fileURLToPath(import.meta.url));

@@ -94,7 +94,7 @@ export interface Failure {
 
 /** A click on a notification. */
 export interface Click {
-  /** Absolute URL of the notification, or of the button that was clicked. */
+  /** Absolute URL of the notification, or of the button that was clicked, with the link tags of the app. */
   url: string;
   /** Name of the button. Empty for the notification itself. */
   action: string;

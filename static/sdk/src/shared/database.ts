@@ -4,7 +4,7 @@ import { clock } from "./clock";
  * IndexedDB, shared by page and worker:
  *
  *   saved     by scope, app  state of a subscription
- *   seen      by id, at      shown deliveries; receipt tokens of removed notifications.
+ *   seen      by id, at      shown deliveries, with their link tags; receipt tokens of removed notifications.
  *   receipts  by number      reports that the server has not accepted yet.
  */
 export type Store = "saved" | "seen" | "receipts";

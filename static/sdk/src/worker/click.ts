@@ -1,9 +1,13 @@
 import { CLICK, type ClickQuestion } from "../shared/news";
 import type { Click } from "../types";
 import type { Bellwire, ClickHandler } from "./api";
+import { addTags } from "./links";
+import { tagsOf } from "./memory";
 
 /** Timeout for responses of pages. Browsers allow a worker to open a window for about a second after a click. */
 const ANSWER_MS = 300;
+/** Timeout for the database, which hangs in some browsers. The link is then opened without tags. */
+const TAGS_MS = 200;
 
 export interface ClickContext {
   worker: ServiceWorkerGlobalScope;
@@ -11,11 +15,17 @@ export interface ClickContext {
   handler?: ClickHandler;
   /** Address of the app that sent the message, if it is known. */
   app?: string;
+  /** Id of the delivery. */
+  id?: string;
 }
 
-/** Runs the site's click handler. Opens the URL if there is no handler, or if it returns a URL or `false`, or fails. */
-export async function handleClick(context: ClickContext, click: Click): Promise<void> {
-  let { url } = click;
+/**
+ * Tags the URL, and runs the site's click handler. Opens the URL if there is no handler, or if it returns a URL or `false`, or
+ * fails.
+ */
+export async function handleClick(context: ClickContext, untagged: Click): Promise<void> {
+  let url = await tagged(untagged.url, context.id);
+  const click = { ...untagged, url };
   if (context.handler) {
     try {
       const answer = await context.handler(click);
@@ -59,6 +69,14 @@ export async function go({ worker, bellwire, app }: ClickContext, click: Click):
     }
   }
   await open();
+}
+
+/** Adds the link tags of the delivery to a URL, if the response to its receipt has arrived. */
+async function tagged(url: string, id?: string): Promise<string> {
+  if (!id) return url;
+  const late = new Promise<undefined>((resolve) => setTimeout(resolve, TAGS_MS));
+  const tags = await Promise.race([tagsOf(id), late]);
+  return tags ? addTags(url, tags) : url;
 }
 
 /** Asks all pages at once. Returns the first, in their order, that has a `click` listener. */

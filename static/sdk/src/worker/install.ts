@@ -76,7 +76,8 @@ export function install(worker: ServiceWorkerGlobalScope): Bellwire {
     const { action } = event;
     const url = resolve((action && ours.actions?.[action]) || ours.url, worker.registration.scope);
     const { bellwire: _, ...data } = event.notification.data;
-    const opened = handleClick({ worker, bellwire, handler: clickHandler, app: ours.app }, { url, action, data });
+    const { app, id } = ours;
+    const opened = handleClick({ worker, bellwire, handler: clickHandler, app, id }, { url, action, data });
     event.waitUntil(Promise.allSettled([opened, told(worker, bellwire, ours, "clicked", action)]));
   });
 
@@ -123,7 +124,7 @@ async function told(
   kind: "clicked" | "closed",
   action?: string,
 ): Promise<void> {
-  await report(undefined, receiptOf(ours.app ?? (await appUrl(worker, bellwire)), ours.receipt, kind, action));
+  await report(undefined, receiptOf(ours.app ?? (await appUrl(worker, bellwire)), ours.receipt, kind, { action }));
   await catchUp(worker);
 }
 

@@ -1,5 +1,6 @@
 import { clock } from "../shared/clock";
 import { within } from "../shared/database";
+import type { LinkTags } from "./links";
 
 /** Event of a notification, or what a withdrawal found. */
 export type Kind = "displayed" | "clicked" | "closed" | "removed" | "prevented" | "missed";
@@ -9,20 +10,31 @@ export interface Receipt {
   url: string;
   at: number;
   report: { receipt: string; kind: Kind; action?: string };
+  /** Id under which link tags of the response are stored. */
+  id?: string;
 }
 
 export const SEEN_MAX = 500;
 export const WAITING_MAX = 1_000;
 export const KEPT_MS = 7 * 86_400_000;
 
-/** Replaces a failing database. Repeats are then detected only while this worker runs. */
-const seenHere = new Set<string>();
+/** Replaces a failing database. Repeats are then detected, and links tagged, only while this worker runs. */
+const seenHere = new Map<string, LinkTags | undefined>();
 
-export async function wasSeen(id: string): Promise<boolean> {
-  if (seenHere.has(id)) return true;
-  const found = await within(["seen"], "readonly", (store) => store("seen").get(id)).catch(() => undefined);
-  return found !== undefined;
+/** Entry of the store `seen`. */
+interface Seen {
+  id: string;
+  at: number;
+  tags?: LinkTags;
 }
+
+const find = (id: string) =>
+  within<Seen | undefined>(["seen"], "readonly", (store) => store("seen").get(id)).catch(() => undefined);
+
+export const wasSeen = async (id: string): Promise<boolean> => seenHere.has(id) || !!(await find(id));
+
+/** Returns the link tags of a delivery. */
+export const tagsOf = async (id: string): Promise<LinkTags | undefined> => seenHere.get(id) ?? (await find(id))?.tags;
 
 /** Replacement of a delivery's content, which must no longer be shown. */
 type Change = "withdrawn" | "updated";
@@ -35,16 +47,27 @@ export async function rememberChange(id: string, change: Change): Promise<void> 
   await remember([id, `${change}:${id}`], undefined);
 }
 
-/** Stores deliveries and a receipt in one transaction. */
-export async function remember(ids: (string | undefined)[], receipt: Receipt | undefined): Promise<void> {
+/** Stores deliveries, with their link tags if there are new ones, and a receipt in one transaction. */
+export async function remember(
+  ids: (string | undefined)[],
+  receipt: Receipt | undefined,
+  tags?: LinkTags,
+): Promise<void> {
   if (seenHere.size >= SEEN_MAX) seenHere.clear();
   const known = ids.filter((id) => id !== undefined);
-  known.forEach((id) => seenHere.add(id));
+  known.forEach((id) => seenHere.set(id, tags ?? seenHere.get(id)));
   const at = clock.now();
   await within(["seen", "receipts"], "readwrite", (store) => {
-    known.forEach((id) => store("seen").put({ id, at }));
+    const seen = store("seen");
+    for (const id of known) {
+      seen.get(id).onsuccess = ({ target }) => {
+        const { result } = target as IDBRequest<Seen | undefined>;
+        seen.put({ id, at, tags: tags ?? result?.tags });
+        // After the last one, so that the count includes all.
+        if (id === known.at(-1)) prune(seen.index("at"), SEEN_MAX, at);
+      };
+    }
     if (receipt) store("receipts").add(receipt);
-    prune(store("seen").index("at"), SEEN_MAX, at);
     prune(store("receipts"), WAITING_MAX, at);
   });
 }

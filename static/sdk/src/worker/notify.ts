@@ -77,7 +77,7 @@ async function showFirst(
   }
   setBadge(push.badge);
   tell(worker, push, app, answer === true ? undefined : answer);
-  if (push.stamp) await report(id, receiptOf(app, push.stamp.receipt, "displayed"));
+  if (push.stamp) await report(id, receiptOf(app, push.stamp.receipt, "displayed", { id }));
   return true;
 }
 

@@ -2,6 +2,7 @@ import { clock } from "../shared/clock";
 import { base, loadAll, ownerOf } from "../shared/saved";
 import { call, transient } from "../shared/server";
 import type { Bellwire } from "./api";
+import { readTags } from "./links";
 import { forget, type Kind, remember, type Receipt, waiting } from "./memory";
 
 const BATCH = 100;
@@ -24,15 +25,16 @@ export async function appUrl(worker: ServiceWorkerGlobalScope, bellwire: Bellwir
   return url;
 }
 
-/** A report for that app. */
+/** Returns a report for that app. Link tags of the response are stored under `id`. */
 export function receiptOf(
   app: string | undefined,
   token: string | undefined,
   kind: Kind,
-  action?: string,
+  { action, id }: { action?: string; id?: string } = {},
 ): Receipt | undefined {
   if (!app || !token) return;
-  return { url: `${app}/receipts`, at: clock.now(), report: { receipt: token, kind, ...(action ? { action } : {}) } };
+  const report = { receipt: token, kind, ...(action ? { action } : {}) };
+  return { url: `${app}/receipts`, at: clock.now(), report, id };
 }
 
 /** Stores a receipt and a delivery's id, then sends all waiting receipts. Without a database, one attempt is made. */
@@ -68,12 +70,18 @@ async function sendAll(): Promise<boolean> {
   }
 }
 
-/** Sends one receipt as an object, several as a list. Finally refused receipts are not sent again. */
+/**
+ * Sends one receipt as an object, several as a list. Finally refused receipts are not sent again. The server responds to one
+ * receipt with the link tags of its message.
+ */
 async function post(url: string, receipts: Receipt[]): Promise<boolean> {
   const reports = receipts.map(({ at, report }) => {
     const age = Math.min(Math.floor((clock.now() - at) / 1000), AGE_MAX_S);
     return age > 0 ? { ...report, age } : report; // negative: the clock was set back meanwhile
   });
-  const { status } = await call("POST", url, JSON.stringify(reports.length > 1 ? reports : reports[0]), undefined, 2);
+  const sent = JSON.stringify(reports.length > 1 ? reports : reports[0]);
+  const { status, body } = await call("POST", url, sent, undefined, 2);
+  const tags = readTags(body?.link_tags);
+  if (tags) await remember([receipts[0]!.id], undefined, tags).catch(() => {}); // without a database, this worker keeps them
   return !transient(status);
 }

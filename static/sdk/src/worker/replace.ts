@@ -39,7 +39,7 @@ export async function replace(worker: ServiceWorkerGlobalScope, push: Push, stam
     }
     const gone: Kind = seen || cleared || isWithdrawn ? "missed" : "prevented";
     const kind: Kind = shows ? "displayed" : !updates && there ? "removed" : gone;
-    await report(stamp.id, isRepeat ? undefined : receiptOf(app, stamp.receipt, kind));
+    await report(stamp.id, isRepeat ? undefined : receiptOf(app, stamp.receipt, kind, { id: replaced }));
     return true;
   });
 }

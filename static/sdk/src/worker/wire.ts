@@ -149,5 +149,5 @@ function parse(text: string): Json | undefined {
 }
 
 const isText = (value: unknown): value is string => typeof value === "string" && value !== "";
-const isObject = (value: unknown): value is Json =>
+export const isObject = (value: unknown): value is Json =>
   typeof value === "object" && value !== null && !Array.isArray(value);

@@ -46,6 +46,8 @@ export class FakeServer {
   /** Origins of the app's pages, and where the page is that asks. */
   origins = ["https://shop.example"];
   pageOrigin = this.origins[0]!;
+  /** Response to one receipt of a displayed notification. Undefined: the app tags no links. */
+  linkTags: unknown;
   /** Answers instead of the routes, where it gives one. */
   instead: (asked: Asked) => Response | undefined = () => undefined;
 
@@ -96,7 +98,9 @@ export class FakeServer {
         const taken = reports.filter(ours).length;
         return Response.json({ taken, refused: reports.length - taken }, { status: 202 });
       }
-      return ours(asked.body) ? new Response(null, { status: 204 }) : problem(400, "invalid_receipt");
+      if (!ours(asked.body)) return problem(400, "invalid_receipt");
+      const tags = asked.body.kind === "displayed" ? this.linkTags : undefined;
+      return tags ? Response.json({ link_tags: tags }) : new Response(null, { status: 204 });
     }
     if (asked.method === "POST" && !id) return this.register(asked);
     const permission = { events: "track_events", conversions: "report_conversions" }[of!];
