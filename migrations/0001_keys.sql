@@ -50,7 +50,7 @@ CREATE TABLE apps (
     is_example           boolean     NOT NULL DEFAULT false, -- the server created it for the page at /example/
     -- What browsers may do in addition to joining and leaving open topics. Servers may do all of it.
     browsers_may         text[]      NOT NULL DEFAULT '{}'
-        CHECK (browsers_may <@ ARRAY['create_topics', 'set_tags', 'set_attributes', 'track_events']),
+        CHECK (browsers_may <@ ARRAY['create_topics', 'set_tags', 'set_attributes', 'track_events', 'report_conversions']),
     -- Time of the request to delete the app: it is closed at once, and maintenance deletes its rows and then the app.
     deleting_at          timestamptz,
     -- Share of the server relative to other apps while both have deliveries due.
@@ -61,6 +61,8 @@ CREATE TABLE apps (
     prompt               jsonb,
     -- Text that replaces withdrawn messages where a browser must show one: {"title": "…", "body": "…"}. Null: a built-in text.
     withdrawal_notice    jsonb,
+    -- campaign::measurement::MeasurementRule. Null: conversions are attributed to no campaign, and links stay as they are.
+    measurement          jsonb,
     -- Union of `webhooks.heard` of its active webhooks; 0: nothing is written for them alone.
     heard                integer     NOT NULL DEFAULT 0
 );

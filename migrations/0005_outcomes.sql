@@ -41,6 +41,8 @@ CREATE TABLE receipts (
 COMMENT ON TABLE receipts IS
     'Reports of service workers. The first report of a kind counts. Partitioned like `attempts`. Distributed by Citus.';
 
+CREATE INDEX receipts_by_subscription ON receipts (subscription, at) WHERE kind IN (1, 2); -- attribution of conversions
+
 CREATE TABLE message_counts (
     message   uuid    NOT NULL, -- the message
     lane      integer NOT NULL, -- the lane

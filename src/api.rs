@@ -25,8 +25,10 @@ pub(crate) mod http;
 pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod link_check;
+mod link_tags;
 pub(crate) mod log_level;
 pub(crate) mod mcp;
+pub(crate) mod measurement;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
@@ -85,11 +87,13 @@ fn routes_by_caller() -> Routes {
             .merge(apps::config::routes())
             .merge(subscriptions::routes())
             .merge(events::record::public_routes())
+            .merge(events::conversions::public_routes())
             .merge(subscriptions::diagnoses::routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()
             .merge(apps::routes())
             .merge(opt_in::routes())
+            .merge(measurement::routes())
             .merge(audit::routes())
             .merge(api_keys::routes())
             .merge(identity::keys::routes())

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Dependencies point one way: entrances ([`cli`], [`demo`], [`backup`], [`server`], [`api`]) → engines ([`live`], [`receipts`],
-//! [`hooks`], [`checks`]) → settings and output ([`config`], [`progress`]). Everything else is a crate below `crates/`: the delivery engine, all SQL, secrets at
+//! [`results`], [`hooks`], [`checks`]) → settings and output ([`config`], [`progress`]). Everything else is a crate below `crates/`: the delivery engine, all SQL, secrets at
 //! rest, HTTP and telemetry, decisions without I/O, the gateway client, the embedded Postgres, and the simulator. SQL is only in
 //! [`bellwire_store`], outbound sockets only in [`bellwire_gateway`] and [`bellwire_net::outbound`], inbound ones in
 //! [`bellwire_net::http_server`]. The environment is read only in [`config`], and time comes only from [`bellwire_core::clock`].
@@ -29,6 +29,7 @@ mod hooks;
 mod live;
 mod progress;
 mod receipts;
+mod results;
 mod server;
 #[doc(hidden)]
 pub mod testkit;

@@ -10,6 +10,7 @@ mod https;
 mod keys;
 pub(crate) mod listeners;
 pub(crate) mod maintenance;
+pub(crate) mod measuring;
 mod planned;
 mod service_manager;
 mod shares;

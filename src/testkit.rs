@@ -62,6 +62,9 @@ pub mod server {
     pub mod campaigns {
         pub use crate::server::campaigns::advance;
     }
+    pub mod measuring {
+        pub use crate::server::measuring::measure;
+    }
     pub mod triggers {
         pub use crate::server::triggers::send_due;
     }

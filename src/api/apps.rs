@@ -300,6 +300,7 @@ pub(crate) async fn create(
         browsers_may: body.browsers_may,
         max_retries: MAX_RETRIES_DEFAULT,
         weight: WEIGHT_DEFAULT,
+        has_link_tags: false,
         created_at: state.clock.now(),
         deleting_at: None,
     };

@@ -6,6 +6,7 @@ mod dry_run;
 pub(crate) mod entries;
 mod export;
 mod plan;
+mod results;
 mod runs;
 mod story;
 mod transitions;
@@ -57,6 +58,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(show_plan))
         .routes(routes!(runs::list_runs))
         .routes(routes!(runs::show_run))
+        .routes(routes!(results::list))
         .routes(routes!(show_locales))
         .routes(routes!(show_gateways))
         .routes(routes!(show_variants))
@@ -201,8 +203,18 @@ fn seal(state: &ApiState, id: CampaignId, stored: &StoredPlan) -> Result<Vec<u8>
 }
 
 fn open(state: &ApiState, row: &CampaignRow) -> Result<StoredPlan, Problem> {
-    let plain = zeroize::Zeroizing::new(state.vault.open(PLAN, row.id.0, &row.plan)?);
-    serde_json::from_slice(&plain).map_err(|_| Problem::internal())
+    export::open(state, row.id, &row.plan)
+}
+
+/// Decrypts the plan of a campaign.
+pub(super) fn checked_plan(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<Plan, Problem> {
+    Ok(export::open(state, id, sealed)?.checked)
+}
+
+/// Returns the checked plan of a campaign.
+pub(super) async fn plan_of(state: &ApiState, app: &App, id: CampaignId) -> Result<Plan, Problem> {
+    let row = find(state, app, &CampaignRef::Id(id)).await?;
+    Ok(open(state, &row)?.checked)
 }
 
 fn new_campaign<'a>(stored: &'a StoredPlan, sealed: &'a [u8]) -> NewCampaign<'a> {

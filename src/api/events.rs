@@ -1,5 +1,6 @@
 //! `/v1/apps/{app}/events`: history of an app's events, as a list and as a stream for warehouses.
 
+pub(crate) mod conversions;
 pub(crate) mod live_stream;
 pub(crate) mod record;
 
@@ -28,7 +29,7 @@ use bellwire_store::outcomes::events::{self, DeadLetterCreated, EventRow, SlaMis
 use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list, record::record))
+    OpenApiRouter::new().routes(routes!(list, record::record)).routes(routes!(conversions::report))
 }
 
 /// Age at which an event joins the stream. By then its minute has ended, and its count seldom grows.

@@ -140,6 +140,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
         browsers_may: BrowsersMay::default(),
         max_retries: super::apps::MAX_RETRIES_DEFAULT,
         weight: super::apps::WEIGHT_DEFAULT,
+        has_link_tags: false,
         created_at: state.clock.now(),
         deleting_at: None,
     };

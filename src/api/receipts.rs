@@ -1,5 +1,7 @@
 //! `POST /v1/apps/{app}/receipts`: receipts from service workers. The token in each push is the only credential needed.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -13,10 +15,12 @@ use super::ApiState;
 use super::http::extract::{is_plain_text, parse, read_body};
 use super::http::problem::{Problem, ProblemCode};
 use super::http::routes::routes;
+use super::link_tags::{self, LinkParameters};
 use crate::receipts::NotTaken;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::id::AppId;
+use bellwire_store::keys::apps::App;
 use bellwire_store::outcomes::receipts::Receipt;
 use bellwire_vault::delivery_token::parse_receipt;
 use utoipa_axum::router::OpenApiRouter;
@@ -58,6 +62,13 @@ pub(crate) enum ReceiptReports {
     Several(Vec<ReceiptInput>),
 }
 
+/// Result of one receipt of a displayed notification, in apps with link tags.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReceiptAccepted {
+    /// Parameters that the service worker adds to links of the notification. Null: none.
+    link_tags: Option<LinkParameters>,
+}
+
 /// Result of several receipts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptsAccepted {
@@ -69,21 +80,25 @@ pub(crate) struct ReceiptsAccepted {
 
 /// Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text. Repeats change nothing. The
 /// response follows the commit: a client without a response, or with 429 or 5xx, should retry. One receipt gets 204, or 400 if
-/// its token is invalid. Several get 202, and invalid ones among them are only counted.
+/// its token is invalid; in apps with link tags, one of a displayed notification gets 200 with its parameters. Several get 202, and
+/// invalid ones among them are only counted.
 #[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
     request_body(content((ReceiptReports = "application/json"), (String = "text/plain"))),
-    responses((status = 204), (status = 202, body = ReceiptsAccepted)))]
+    responses((status = 204), (status = 200, body = ReceiptAccepted), (status = 202, body = ReceiptsAccepted)))]
 pub(crate) async fn take(
     State(state): State<ApiState>,
-    Extension(app): Extension<AppId>,
+    Extension(app): Extension<Arc<App>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let body = read_body(request, BODY_MAX, state.settings.body_timeout).await?;
     let now = state.clock.now();
     if !body.trim_ascii_start().starts_with(b"[") {
         let receipt = check(&state, parse(&body)?, now)?;
-        write(&state, app, vec![receipt]).await?;
-        return Ok(StatusCode::NO_CONTENT.into_response());
+        let displayed = (receipt.kind == ReceiptKind::Displayed && app.has_link_tags).then_some(receipt.message);
+        write(&state, app.id, vec![receipt]).await?;
+        let Some(message) = displayed else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+        let link_tags = link_tags::of_message(&state, app.id, message).await?;
+        return Ok(axum::Json(ReceiptAccepted { link_tags }).into_response());
     }
     let reports: Vec<Box<RawValue>> = serde_json::from_slice(&body).map_err(|_| not_json())?;
     if reports.len() > REPORTS_MAX {
@@ -92,7 +107,7 @@ pub(crate) async fn take(
     let read = |report: &RawValue| check(&state, serde_json::from_str(report.get()).ok()?, now).ok();
     let receipts: Vec<Receipt> = reports.iter().filter_map(|report| read(report)).collect();
     let taken = ReceiptsAccepted { taken: receipts.len(), refused: reports.len() - receipts.len() };
-    write(&state, app, receipts).await?;
+    write(&state, app.id, receipts).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(taken)).into_response())
 }
 

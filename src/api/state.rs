@@ -16,6 +16,7 @@ use super::http::known_keys::KnownKeys;
 use super::http::limits::RequestLimits;
 use super::http::problem::{Problem, ProblemCode};
 use super::http::remembered::Remembered;
+use super::link_tags::KnownLinkTags;
 use crate::api::messages::group_commit::Intake;
 use crate::api::session::passwords::Passwords;
 use crate::api::state::config::ApiConfig;
@@ -75,6 +76,8 @@ pub struct ApiContext {
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<KnownApps>,
+    /// Link parameters of recent messages.
+    pub(super) known_link_tags: Arc<KnownLinkTags>,
     pub(super) schema_checked: Arc<tokio::sync::OnceCell<()>>,
     pub(super) readiness: Arc<Remembered<Result<(), Problem>>>,
     pub(super) outside: Arc<Remembered<Vec<checks::CheckResult>>>,
@@ -135,6 +138,7 @@ impl ApiState {
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),
+            known_link_tags: Arc::default(),
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(READINESS_KEPT)),
             outside: Arc::new(Remembered::new(OUTSIDE_CHECKS_KEPT)),

@@ -23,6 +23,7 @@ use bellwire_rules::policy::calendar;
 use bellwire_segment::AudienceFilter;
 use bellwire_store::campaigns::scheduler::{self, Ahead, DueCampaign, DuePart, FollowedRun};
 use bellwire_store::campaigns::transitions;
+use bellwire_store::measurement::{figures, periods};
 use bellwire_store::operations::retrying::is_collision;
 use bellwire_store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
 use bellwire_store::transactions::begin;
@@ -195,6 +196,8 @@ impl CampaignStep<'_> {
         let decide_at = self.plan.test.map(|test| self.now + TimeDelta::seconds(test.after_s));
         let root = parts::root(self.plan, self.due.id, at);
         let run = scheduler::begin_run(conn, self.due, at, root, decide_at, &parts).await?;
+        let last_at = parts.iter().map(|part| part.due_at).max().unwrap_or(at);
+        periods::measure_run(conn, self.due.app, self.due.id, self.plan, (at, last_at)).await?;
         info!(campaign = %self.due.id, run, messages = parts.len(), "a run of a campaign begins");
         Ok(())
     }
@@ -204,7 +207,11 @@ impl CampaignStep<'_> {
         let Some(test) = self.plan.test else { return Ok(()) };
         let variants = self.plan.variants.len();
         let Some(undecided) = scheduler::undecided(conn, self.due.id, variants, self.now).await? else { return Ok(()) };
-        let verdict = judge(&undecided.counts);
+        let counts = match &self.plan.decided_by {
+            Some(name) => figures::of_variants(conn, self.due.id, name, variants, self.now).await?,
+            None => undecided.counts,
+        };
+        let verdict = judge(&counts);
         let winner = verdict.filter(|verdict| verdict.confidence >= test.confidence).map(|verdict| verdict.best);
         scheduler::decided(conn, self.due.id, undecided.run, verdict, winner).await?;
         let chosen = winner.or((test.otherwise == Otherwise::First).then_some(0));

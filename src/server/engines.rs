@@ -8,7 +8,7 @@ use tracing::info;
 
 use super::context::Context;
 use super::maintenance::{self, Retention};
-use super::{campaigns, keys, triggers};
+use super::{campaigns, keys, measuring, triggers};
 use crate::config::Config;
 use crate::hooks;
 use bellwire_dispatch::idle::Rest;
@@ -102,6 +102,10 @@ fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut 
     let resting = rest.clone();
     let send = move || triggers::send_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("sending for triggers", send));
+    let (pool, vault, clock) = every();
+    let resting = rest.clone();
+    let measure = move || measuring::measure_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
+    engines.spawn(begun_again("measuring campaigns", measure));
     let (pool, vault, clock) = every();
     let resting = rest.clone();
     let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());

@@ -19,6 +19,7 @@ use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_rules::policy::runaway::Guard;
 use bellwire_store::audience::erasures::Erasure;
 use bellwire_store::hooks::deliveries as hooks;
+use bellwire_store::measurement::enrolment;
 use bellwire_store::operations::removal::RemovalProgress as Removed;
 use bellwire_store::outcomes::rollups::{MetricsKept, RollupStep};
 use bellwire_store::outcomes::stream;
@@ -264,6 +265,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     triggers::clear_orphans(pool).await?;
     until_none(|| triggers::clear_unlimited(pool, now)).await?;
     until_none(|| triggers::clear_events(pool, now - kept.user_events)).await?;
+    until_none(|| enrolment::clear(pool)).await?;
     until_none(|| sessions::clear(pool, now)).await?;
     until_none(|| backups::clear(pool, now - kept.archive)).await?;
     until_none(|| restoring::clear(pool)).await?;

@@ -18,11 +18,13 @@ use bellwire_core::clock::{Clock, Timestamp, derived_uuid_of};
 use bellwire_core::id::{CampaignId, MessageId, SubscriptionId};
 use bellwire_core::template::MessageContent;
 use bellwire_dispatch::idle::{AT_REST, Rest};
+use bellwire_rules::campaign::measurement::{group_number, has_groups};
 use bellwire_rules::campaign::parts;
 use bellwire_rules::campaign::plan::{Pace, Plan, PlannedMessage};
 use bellwire_rules::campaign::trigger::Cause;
 use bellwire_rules::policy::calendar;
 use bellwire_segment::{OwnHour, SLOTS, part_of};
+use bellwire_store::measurement::{enrolment, periods};
 use bellwire_store::operations::retrying::is_collision;
 use bellwire_store::queue::sending::{self, Addressed, Audience, NewMessage};
 use bellwire_store::transactions::begin;
@@ -143,6 +145,7 @@ impl DueStep<'_> {
     }
 
     async fn send(&self, conn: &mut PgConnection, entries: Vec<DueEntry>) -> sqlx::Result<()> {
+        self.measure(conn, &entries).await?;
         let mut counts = EntryCounts::default();
         let mut ended: Vec<Uuid> = Vec::new();
         let mut assigned = Vec::new();
@@ -205,10 +208,23 @@ impl DueStep<'_> {
         counts::add(conn, &all, self.now).await
     }
 
+    /// Assigns people to the groups of the campaign. Those who will be excluded are included: in the control group it is not known.
+    async fn measure(&self, conn: &mut PgConnection, entries: &[DueEntry]) -> sqlx::Result<()> {
+        let (app, campaign) = (self.trigger.app, self.trigger.campaign);
+        let measurement = periods::at(conn, app, campaign, self.plan, (self.now, self.now)).await?;
+        let Some(id) = measurement.filter(|_| has_groups(self.plan)) else { return Ok(()) };
+        let group = |entry: &DueEntry| group_number(self.plan, self.position(entry));
+        let people: Vec<_> = entries.iter().map(|entry| (recipients::person(app, entry), group(entry))).collect();
+        enrolment::add(conn, id, &people, self.now).await
+    }
+
+    fn position(&self, entry: &DueEntry) -> u16 {
+        part_of(&self.trigger.campaign.to_string(), recipients::share_of(entry))
+    }
+
     /// Returns the index of a person's variant. `None`: the person is in the control group.
     fn variant_of(&self, entry: &DueEntry) -> Option<usize> {
-        let position = part_of(&self.trigger.campaign.to_string(), recipients::share_of(entry));
-        parts::variant_at(self.plan, position)
+        parts::variant_at(self.plan, self.position(entry))
     }
 
     fn is_late(&self, entry: &DueEntry, variant: usize) -> bool {

@@ -30,6 +30,8 @@ named! {
         DeliveryWithdrawn = "delivery.withdrawn",
         /// The state of a campaign changed.
         CampaignState = "campaign.state",
+        /// The result of a campaign is final: no more conversions count.
+        CampaignResult = "campaign.result",
         /// All deliveries of a message to many have ended.
         MessageDone = "message.done",
         /// A caller paused a message.

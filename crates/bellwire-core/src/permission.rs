@@ -18,6 +18,8 @@ named! {
         SetAttributes = "set_attributes",
         /// Report events of their users, which may trigger campaigns.
         TrackEvents = "track_events",
+        /// Report conversions of their users, with values that nothing proves.
+        ReportConversions = "report_conversions",
     }
 }
 

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use super::attributes::{Attributes, Scalar};
 use super::expression::{Comparison, Deed, EventCondition, Expression, Field, Literal, Node, SubscriptionField, Test};
 use super::lexer;
-use super::portion::part_of;
+use super::portion::position_of;
 use bellwire_core::assignment::Assigned;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::engagement_stats::Habits;
@@ -74,12 +74,7 @@ impl Candidate<'_> {
     /// Returns the person's position, in ten-thousandths, for [portions](super::Portion) with a salt. Browsers of one user have
     /// the same position.
     pub fn part(&self, salt: &str) -> u16 {
-        let browser = self.origin_id.as_ref().map(|id| id.0.as_bytes().as_slice()).unwrap_or_default();
-        match self.assigned.user {
-            None => part_of(salt, self.user_id.map_or(browser, str::as_bytes)),
-            Some(None) => part_of(salt, browser),
-            Some(Some(user)) => user.parts.get(salt).copied().unwrap_or_else(|| part_of(salt, user.person.as_bytes())),
-        }
+        position_of(salt, self.user_id, self.origin_id, self.assigned)
     }
 }
 

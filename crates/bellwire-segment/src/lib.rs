@@ -20,7 +20,7 @@ pub use expression::{Act, Deed, EventCondition, Expression, Needs};
 pub use lexer::SyntaxError;
 pub use own_hour::{OwnHour, SLOTS};
 pub use parser::TEXT_MAX;
-pub use portion::{PARTS, Portion, part_of};
+pub use portion::{PARTS, Portion, part_of, position_of};
 pub use sunset::Sunset;
 
 /// Filter of a message's audience. Recipients pass all its parts. Stored in `messages.filter`.

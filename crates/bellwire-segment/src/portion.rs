@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use bellwire_core::assignment::Assigned;
+use bellwire_core::id::SubscriptionId;
+
 /// Number of positions that people are divided into.
 pub const PARTS: u16 = 10_000;
 
@@ -28,6 +31,16 @@ impl Portion {
     /// Whether it contains no person.
     pub fn is_empty(&self) -> bool {
         self.from >= self.to.min(PARTS)
+    }
+}
+
+/// Returns the position of a browser's person at a time, with the values that were assigned then.
+pub fn position_of(salt: &str, user_id: Option<&str>, origin: Option<SubscriptionId>, assigned: Assigned<'_>) -> u16 {
+    let browser = origin.as_ref().map(|id| id.0.as_bytes().as_slice()).unwrap_or_default();
+    match assigned.user {
+        None => part_of(salt, user_id.map_or(browser, str::as_bytes)),
+        Some(None) => part_of(salt, browser),
+        Some(Some(user)) => user.parts.get(salt).copied().unwrap_or_else(|| part_of(salt, user.person.as_bytes())),
     }
 }
 

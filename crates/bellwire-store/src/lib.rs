@@ -21,7 +21,8 @@
 //! 7. `webhooks` by id, and `apps` for what they hear
 //! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
 //! 9. the advisory locks of [people](triggers::waits::lock_people), `trigger_entries` within them, and `trigger_counts` by campaign.
-//!    Only rows of new messages, which no other transaction can lock, are inserted after it
+//!    Only rows of new messages and conversions, which no other transaction can lock, are inserted after it
+//! 10. `measurements` by id, and `measured_groups` by (measurement, part)
 //!
 //! A transaction that [adds to or deletes `habits`](audience::engagement_stats) waits for an advisory lock and holds it to its end. It
 //! takes no lock of 0 to 5 after it.
@@ -43,6 +44,7 @@ pub mod connections;
 pub mod hooks;
 pub mod keys;
 pub mod keyset;
+pub mod measurement;
 pub mod operations;
 pub mod outcomes;
 pub mod queue;

@@ -35,7 +35,8 @@ fn goes_along(stands: CampaignState, when: &When) -> bool {
     stands == CampaignState::Draft || matches!(when, When::Cron(_) | When::Trigger(_)) && !is_over
 }
 
-fn open(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<StoredPlan, Problem> {
+/// Decrypts a stored plan.
+pub(super) fn open(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<StoredPlan, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(PLAN, id.0, sealed)?);
     serde_json::from_slice(&plain).map_err(|_| Problem::internal())
 }

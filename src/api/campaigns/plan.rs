@@ -3,7 +3,7 @@
 mod schedule;
 mod trigger;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,14 @@ use crate::api::ApiState;
 use crate::api::http::draft::draft;
 use crate::api::http::extract::is_plain_text;
 use crate::api::http::problem::{Faults, Problem};
+use crate::api::measurement::check_parameters;
 use crate::api::messages::compose::MessageRequest;
 use crate::api::messages::retry_headers::RetryHeaders;
 use crate::api::templates::templated::Templates;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
 use bellwire_core::request_time;
+use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
 use bellwire_rules::campaign::follow::{Follow, FollowCondition};
 use bellwire_rules::campaign::plan::{
     CampaignAudience, CampaignVariant, Otherwise, Pace, Plan, PlannedMessage, Test, VARIANTS_MAX, WHOLE,
@@ -27,6 +29,7 @@ use bellwire_rules::campaign::plan::{
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::trigger::{Cause, Trigger};
 use bellwire_store::keys::apps::App;
+use bellwire_store::measurement;
 use bellwire_store::queue::sending::Audience as SentTo;
 use bellwire_vault::CONTENT;
 use schedule::{Hour, ScheduleBody};
@@ -84,6 +87,9 @@ pub(crate) struct CampaignPlan {
     /// Campaign that this one follows up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follows: Option<FollowBody>,
+    /// Parameters of links, by name, in addition to the app's link tags and in place of equal ones. At most 20.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    link_parameters: BTreeMap<String, String>,
 }
 
 /// Variant of a campaign's content.
@@ -129,13 +135,17 @@ pub(crate) struct TestBody {
     /// Share of the audience: above 0, up to 0.5.
     #[schema(minimum = 0, maximum = 0.5)]
     share: f64,
-    /// Seconds for which clicks are counted before the winner is chosen: 60 to 2,419,200.
+    /// Seconds for which clicks or conversions are counted before the winner is chosen: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
     /// Required probability that the winner is better than every other variant: 0.8 to 0.999. By default 0.95.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0.8, maximum = 0.999)]
     confidence: Option<f64>,
+    /// Kind of conversion by which the winner is chosen, such as `order`, if the app measures conversions. By default by clicks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 64)]
+    by: Option<String>,
     /// Content for the rest of the audience if no variant wins: the `first` variant, or nothing (`stop`). By default `first`.
     #[serde(skip_serializing_if = "Option::is_none")]
     otherwise: Option<Otherwise>,
@@ -203,6 +213,17 @@ impl CampaignPlan {
             let is_rate = pace.is_none_or(|pace| matches!(pace, Pace::PerMinute(_)));
             faults.require(is_rate, "/pace/spread_over", "is not for campaigns that events trigger: use `per_minute`");
         }
+        let decided_by = self.test.as_ref().and_then(|test| test.by.clone());
+        if let Some(name) = &decided_by {
+            faults.require(is_event_name(name), "/test/by", EVENT_NAME_RULE);
+            let measures = measurement::rule(&state.pool, app.id).await?.is_some_and(|rule| rule.window_s.is_some());
+            faults.require(
+                measures,
+                "/test/by",
+                "needs an app that measures conversions: set `window` in its measurement",
+            );
+        }
+        check_parameters("/link_parameters", &self.link_parameters, &mut faults);
         self.check_variants(&mut faults);
         self.check_hours(&mut faults);
         let variants = self.bodies(state, app, &mut faults).await?;
@@ -215,6 +236,8 @@ impl CampaignPlan {
             holdout: holdout.unwrap_or(0),
             expires_at,
             follows,
+            decided_by,
+            link_parameters: self.link_parameters.clone(),
         })
     }
 

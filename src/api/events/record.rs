@@ -17,11 +17,12 @@ use crate::api::http::problem::{Faults, Problem};
 use crate::api::http::routes::routes;
 use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::SubscriptionId;
+use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::permission::BrowserRight;
 use bellwire_core::request_time;
 use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
 use bellwire_store::audience::aliases;
+use bellwire_store::measurement::conversions::{self, Money, NewConversion};
 use bellwire_store::operations::retrying::retrying;
 use bellwire_store::triggers::user_events::{self, EventSubject, NewEvent};
 
@@ -32,7 +33,7 @@ pub(in crate::api) fn public_routes() -> OpenApiRouter<ApiState> {
 
 const EVENTS_MAX: usize = 1_000;
 /// Size limit of a batch's body, as a multiple of the limit of other requests.
-const BODY_FACTOR: usize = 8;
+pub(super) const BODY_FACTOR: usize = 8;
 /// Maximum bytes of an event's properties, as JSON.
 const PROPERTIES_MAX: usize = 2_048;
 /// Maximum age of a reported event.
@@ -56,30 +57,30 @@ pub(crate) struct UserEventBatch {
 pub(crate) struct UserEvent {
     /// Sender's id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id.
     #[schema(min_length = 1, max_length = 64)]
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// Kind of event, such as `cart_added`: 1 to 64 letters, digits, `_`, `-` or `.`.
     #[schema(min_length = 1, max_length = 64)]
-    name: String,
+    pub(super) name: String,
     /// User of the event, by the site's id. Exactly one of `user_id` and `subscription`.
     #[schema(min_length = 1, max_length = 255)]
-    user_id: Option<String>,
+    pub(super) user_id: Option<String>,
     /// Browser of the event. If it has a user, the event is that user's.
-    subscription: Option<SubscriptionId>,
+    pub(super) subscription: Option<SubscriptionId>,
     /// Time of the event, at most one year ago. By default now. Only events of the last day let
     /// people enter a trigger.
     #[serde(default, deserialize_with = "request_time::optional")]
-    at: Option<DateTime<Utc>>,
+    pub(super) at: Option<DateTime<Utc>>,
     /// Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON.
-    properties: Option<Map<String, Value>>,
+    pub(super) properties: Option<Map<String, Value>>,
 }
 
 /// Result of reporting events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UserEventsResponse {
     /// Number of new events.
-    recorded: usize,
+    pub(super) recorded: usize,
     /// Number of events whose id was known.
-    repeated: usize,
+    pub(super) repeated: usize,
 }
 
 /// Reports events of users: up to 1,000, oldest first. They let people enter the campaigns that they trigger, or end the wait for
@@ -92,30 +93,41 @@ pub(crate) async fn record(
     mut request: Request,
 ) -> Result<axum::Json<UserEventsResponse>, Problem> {
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
-    let Draft(batch, mut faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
-    let (app, now) = (server.app.id, state.clock.now());
-    let n = batch.events.len();
-    faults.require((1..=EVENTS_MAX).contains(&n), "/events", "must hold 1 to 1000 events");
-    for (place, event) in batch.events.iter().enumerate().take(EVENTS_MAX) {
-        event.check(&format!("/events/{place}"), now, &mut faults);
-    }
-    let named: Vec<SubscriptionId> = batch.events.iter().take(EVENTS_MAX).filter_map(|it| it.subscription).collect();
-    let known = user_events::known(&state.pool, app, &named).await?;
-    for (place, event) in batch.events.iter().enumerate().take(EVENTS_MAX) {
-        if let Some(id) = event.subscription.filter(|id| !known.contains(id)) {
-            let detail = format!("names no subscription of this app: {id}. Leave the event out");
-            faults.refuse(format!("/events/{place}/subscription"), detail);
-        }
-    }
-    faults.finish()?;
-    let new: Vec<NewEvent> = batch.events.into_iter().filter_map(|event| event.into_new(&state, now)).collect();
+    let Draft(batch, faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
+    let (app, now, n) = (server.app.id, state.clock.now(), batch.events.len());
+    let new = accepted(&state, app, "/events", batch.events, faults).await?;
     let recorded = retrying(|| async {
         let mut tx = state.begin().await?;
-        let n = user_events::record(&mut tx, &state.vault, app, &new, now).await?;
-        tx.commit().await.map(|()| n)
+        let new = user_events::record(&mut tx, &state.vault, app, &new, now).await?;
+        tx.commit().await.map(|()| new.len())
     });
     let recorded = recorded.await?;
     Ok(axum::Json(UserEventsResponse { recorded, repeated: n - recorded }))
+}
+
+/// Returns the events of a batch, or a problem with all faults. `pointer`: member of the body that holds them.
+pub(super) async fn accepted(
+    state: &ApiState,
+    app: AppId,
+    pointer: &str,
+    events: Vec<UserEvent>,
+    mut faults: Faults,
+) -> Result<Vec<NewEvent>, Problem> {
+    let now = state.clock.now();
+    faults.require((1..=EVENTS_MAX).contains(&events.len()), pointer, "must hold 1 to 1000 events");
+    for (place, event) in events.iter().enumerate().take(EVENTS_MAX) {
+        event.check(&format!("{pointer}/{place}"), now, &mut faults);
+    }
+    let named: Vec<SubscriptionId> = events.iter().take(EVENTS_MAX).filter_map(|it| it.subscription).collect();
+    let known = user_events::known(&state.pool, app, &named).await?;
+    for (place, event) in events.iter().enumerate().take(EVENTS_MAX) {
+        if let Some(id) = event.subscription.filter(|id| !known.contains(id)) {
+            let detail = format!("names no subscription of this app: {id}. Leave the event out");
+            faults.refuse(format!("{pointer}/{place}/subscription"), detail);
+        }
+    }
+    faults.finish()?;
+    Ok(events.into_iter().filter_map(|event| event.into_new(state, now)).collect())
 }
 
 impl UserEvent {
@@ -145,7 +157,7 @@ impl UserEvent {
     }
 }
 
-fn check_event(
+pub(super) fn check_event(
     place: &str,
     (id, name, properties): (Option<&str>, &str, Option<&Map<String, Value>>),
     faults: &mut Faults,
@@ -164,12 +176,12 @@ fn check_event(
 pub(crate) struct TrackedEvent {
     /// Id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id.
     #[schema(min_length = 1, max_length = 64)]
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// Kind of event, such as `cart_added`: 1 to 64 letters, digits, `_`, `-` or `.`.
     #[schema(min_length = 1, max_length = 64)]
-    name: String,
+    pub(super) name: String,
     /// Properties, for the conditions and templates of campaigns: at most 2,048 octets of JSON.
-    properties: Option<Map<String, Value>>,
+    pub(super) properties: Option<Map<String, Value>>,
 }
 
 /// Reports an event of a browser, by its page. Browsers need the app's permission `track_events`, and the subscription's token, so they
@@ -182,16 +194,42 @@ pub(crate) async fn track(
     PathId(id): PathId<SubscriptionId>,
     Draft(event, mut faults, _): Draft<TrackedEvent>,
 ) -> Result<StatusCode, Problem> {
-    client.must_show_something()?;
-    if !client.speaker().may(BrowserRight::TrackEvents) {
-        return Err(Problem::forbidden(
-            "Browsers of this app may not report events: it lacks `track_events` in `browsers_may`.",
-        ));
-    }
-    let (app, now) = (client.app.id, state.clock.now());
     check_event("", (event.id.as_deref(), &event.name, event.properties.as_ref()), &mut faults);
     faults.finish()?;
-    let id_of_event = state.clock.uuid();
+    of_browser(&client, &state, id, event, BrowserReport::Event).await
+}
+
+/// What a browser reports with an event.
+pub(super) enum BrowserReport {
+    Event,
+    /// A conversion, with its value.
+    Conversion(Option<Money>),
+}
+
+impl BrowserReport {
+    fn right(&self) -> BrowserRight {
+        match self {
+            Self::Event => BrowserRight::TrackEvents,
+            Self::Conversion(_) => BrowserRight::ReportConversions,
+        }
+    }
+}
+
+/// Stores an event of a browser, which needs a permission of its app.
+pub(super) async fn of_browser(
+    client: &RegistrationCaller<MayChangeSubscribers>,
+    state: &ApiState,
+    id: SubscriptionId,
+    event: TrackedEvent,
+    report: BrowserReport,
+) -> Result<StatusCode, Problem> {
+    client.must_show_something()?;
+    let right = report.right();
+    if !client.speaker().may(right) {
+        let detail = format!("Browsers of this app may not do that: it lacks `{}` in `browsers_may`.", right.name());
+        return Err(Problem::forbidden(detail));
+    }
+    let (app, now, id_of_event) = (client.app.id, state.clock.now(), state.clock.uuid());
     let new = |browser: SubscriptionId| NewEvent {
         id: id_of_event,
         // Ids of browsers never meet those of the site's servers.
@@ -209,7 +247,14 @@ pub(crate) async fn track(
         if !row.state.lives() {
             return Ok(Some(false));
         }
-        user_events::record(&mut tx, &state.vault, app, &[new(row.id)], now).await?;
+        let event = new(row.id);
+        match &report {
+            BrowserReport::Event => user_events::record(&mut tx, &state.vault, app, &[event], now).await.map(drop)?,
+            BrowserReport::Conversion(value) => {
+                let new = NewConversion { event, value: value.clone() };
+                conversions::record(&mut tx, &state.vault, app, &[new], now).await.map(drop)?;
+            }
+        }
         tx.commit().await.map(|()| Some(true))
     });
     match tracked.await? {

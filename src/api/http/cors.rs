@@ -88,7 +88,7 @@ pub(crate) async fn reports(State(state): State<ApiState>, request: Request, nex
     if parts.method == Method::OPTIONS {
         return for_browsers(preflight(), origin, Some(budget));
     }
-    parts.extensions.insert(app.id);
+    parts.extensions.insert(app);
     for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
 }
 

@@ -57,6 +57,13 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             {"id": "o-17", "name": "bought", "user_id": "u_1"},
         ]}),
         Some("TrackedEvent") => json!({"name": "cart_added", "properties": {"product": "Coat"}}),
+        Some("ConversionBatch") => json!({"conversions": [
+            {"id": "o-17", "name": "order", "user_id": "u_1", "value": 49.9, "currency": "EUR"},
+        ]}),
+        Some("BrowserConversion") => json!({"id": "o-17", "name": "order", "value": 49.9, "currency": "EUR"}),
+        Some("MeasurementSettings") => json!({
+            "window": "7d", "after": "clicked", "attribution": "last", "link_tags": {"hosts": ["shop.example"]},
+        }),
         Some("CampaignClone") => json!({"slug": "summer"}),
         Some("CampaignTestSend") => json!({"users": ["u_1"], "variant": "offer"}),
         Some("MessageBatch") => json!({"messages": [

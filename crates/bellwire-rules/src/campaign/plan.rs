@@ -1,5 +1,7 @@
 //! Checked plan of a campaign, from which its messages are created.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,6 +28,12 @@ pub struct Plan {
     /// Time after which nothing is sent.
     pub expires_at: Option<Timestamp>,
     pub follows: Option<Follow>,
+    /// Kind of conversion by which the test is decided. `None`: clicks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    /// Parameters of links, which replace equal ones of the app.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub link_parameters: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -121,7 +129,7 @@ pub fn spread_over(seconds: u32, n: i64) -> i64 {
 pub struct Test {
     /// Share of the audience in the test, in ten-thousandths.
     pub share: u16,
-    /// Seconds for which clicks are counted before the decision.
+    /// Seconds for which clicks or conversions are counted before the decision.
     pub after_s: i64,
     /// Required probability that the winner is the best variant.
     pub confidence: f64,

@@ -14,7 +14,7 @@ use bellwire_core::assignment::{Assigned, Former};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_core::person::Person;
-use bellwire_segment::{Attributes, Candidate, LaneFacts, Needs};
+use bellwire_segment::{Attributes, Candidate, LaneFacts, Needs, position_of};
 
 /// Column of type `jsonb` as unparsed JSON.
 pub(crate) struct Document(Vec<u8>);
@@ -74,6 +74,11 @@ impl CandidateRow {
             Some(None) => Person::of_browser(origin),
             Some(Some(user)) => Person::of_former_user(user),
         })
+    }
+
+    /// Returns the position of that person for [portions](bellwire_segment::Portion) with a salt.
+    pub(crate) fn position(&self, salt: &str, at: Option<Timestamp>) -> u16 {
+        position_of(salt, self.user_id.as_deref(), self.origin_id, self.assigned(at))
     }
 
     /// Converts to the form that a filter evaluates, with values assigned at a time.

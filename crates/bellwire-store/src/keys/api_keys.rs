@@ -165,7 +165,8 @@ pub async fn authenticate(
              k.made_by_teammate, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
              a.browsers_may AS "browsers_may?",
-             a.max_retries AS "max_retries?", a.weight AS "weight?", a.created_at AS "app_created_at?"
+             a.max_retries AS "max_retries?", a.weight AS "weight?", a.created_at AS "app_created_at?",
+             coalesce(jsonb_typeof(a.measurement->'link_tags') = 'object', false) AS "has_link_tags!"
          FROM api_keys k LEFT JOIN apps a ON (a.id = $2 OR a.slug = $3) AND a.id = coalesce(k.app, a.id)
              AND a.deleting_at IS NULL
          WHERE k.secret_mac = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $4)"#,
@@ -182,6 +183,7 @@ pub async fn authenticate(
                 browsers_may: row.browsers_may?.into(),
                 max_retries: row.max_retries?,
                 weight: row.weight?,
+                has_link_tags: row.has_link_tags,
                 created_at: row.app_created_at?,
                 deleting_at: None,
             })

@@ -25,6 +25,8 @@ pub struct App {
     pub max_retries: i16,
     /// Share of sending capacity relative to an app of weight 1: 1 to [`WEIGHT_MAX`].
     pub weight: i16,
+    /// Whether service workers add parameters to clicked links.
+    pub has_link_tags: bool,
     pub created_at: Timestamp,
     /// Time at which deletion of the app started. Such an app is visible only to operators. `None`: not being deleted.
     pub deleting_at: Option<Timestamp>,
@@ -58,8 +60,9 @@ pub async fn find_any(pool: &PgPool, id: Option<AppId>, slug: Option<&str>) -> R
     fetch_optional!(
         pool,
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
-         FROM apps WHERE id = $1 OR slug = $2",
+        r#"SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at,
+           coalesce(jsonb_typeof(measurement->'link_tags') = 'object', false) AS "has_link_tags!"
+         FROM apps WHERE id = $1 OR slug = $2"#,
         (id.map(|id| id.0), slug)
     )
 }
@@ -69,8 +72,9 @@ pub async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Error> {
     fetch_optional!(
         pool,
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
-         FROM apps WHERE is_example AND deleting_at IS NULL"
+        r#"SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at,
+           coalesce(jsonb_typeof(measurement->'link_tags') = 'object', false) AS "has_link_tags!"
+         FROM apps WHERE is_example AND deleting_at IS NULL"#
     )
 }
 
@@ -81,8 +85,9 @@ pub async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx
 /// Returns apps beyond the page's key, the nearest ids first. Apps being deleted are included.
 pub async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> {
     paged!(pool, page, App,
-        ["SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
-         FROM apps WHERE id" < "$1
+        [r#"SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at,
+           coalesce(jsonb_typeof(measurement->'link_tags') = 'object', false) AS "has_link_tags!"
+         FROM apps WHERE id"# < "$1
          ORDER BY id" DESC "LIMIT $2"],
         (page.beyond, page.limit)
     )
@@ -93,8 +98,9 @@ pub async fn lock(conn: &mut PgConnection, id: AppId) -> Result<Option<App>, sql
     fetch_optional!(
         conn,
         App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
-         FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE",
+        r#"SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at,
+           coalesce(jsonb_typeof(measurement->'link_tags') = 'object', false) AS "has_link_tags!"
+         FROM apps WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE"#,
         (id.0)
     )
 }

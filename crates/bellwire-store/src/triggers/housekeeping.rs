@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::counts::{self, EntryCounts};
 use super::waits::lock_people;
+use crate::measurement::enrolment;
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, CampaignId};
@@ -99,10 +100,11 @@ pub async fn clear_events(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64>
     )
 }
 
-/// Deletes the events and entries of a person.
-pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, person: Person, now: Timestamp) -> sqlx::Result<()> {
-    let person: Uuid = person.id();
+/// Deletes the events, conversions and entries of a person, and the person from groups that are compared.
+pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, of: Person, now: Timestamp) -> sqlx::Result<()> {
+    let person: Uuid = of.id();
     lock_people(&mut *conn, app, std::iter::once(person)).await?;
+    enrolment::forget(&mut *conn, app, of).await?;
     let rows = fetch_all!(
         &mut *conn,
         r#"WITH events AS (DELETE FROM user_events WHERE app = $1 AND person = $2)

@@ -73,14 +73,15 @@ impl<'a> PersonalEvent<'a> {
     }
 }
 
-/// Stores events that are not known yet, and applies them to triggers in the same transaction. Returns the number of new ones.
+/// Stores events that are not known yet, and applies them to triggers in the same transaction. Returns the new ones with their
+/// people.
 pub async fn record(
     conn: &mut PgConnection,
     vault: &Vault,
     app: AppId,
     events: &[NewEvent],
     now: Timestamp,
-) -> sqlx::Result<usize> {
+) -> sqlx::Result<HashMap<Uuid, Person>> {
     let ids = events.iter().filter_map(|event| match event.subject {
         EventSubject::Browser(id) => Some(id),
         EventSubject::User(_) => None,
@@ -127,7 +128,7 @@ pub async fn record(
         })
         .collect();
     observe(conn, app, &observed, now).await?;
-    Ok(new.len())
+    Ok(events.iter().filter(|it| new.contains(&it.event.id)).map(|it| (it.event.id, it.person)).collect())
 }
 
 /// Returns those subscriptions that the app has, also ended ones.

@@ -450,6 +450,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/campaigns/{campaign}/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists what a campaign achieved, the latest period first: one for a campaign that runs once, consecutive ones of up to 90 days for others.
+         * @description Empty before the first run, and if the app does not measure conversions when it begins.
+         *
+         *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["campaigns_results_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/campaigns/{campaign}/resume": {
         parameters: {
             query?: never;
@@ -644,6 +666,28 @@ export interface paths {
         get: operations["config_show"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/conversions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reports conversions of users: up to 1,000, oldest first.
+         * @description Each is attributed to the campaign that reached the person, by the settings in `…/measurement`, and is an event of that name for triggers and segments. Either all are stored, or none. A batch may be repeated if its conversions have ids.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
+         */
+        post: operations["conversions_report"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1318,6 +1362,36 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/measurement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns how the app measures what its campaigns achieve.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["measurement_show"];
+        /**
+         * Replaces the settings.
+         * @description Conversions and campaigns from now on follow them; those before are not measured again.
+         *
+         *     Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        put: operations["measurement_change"];
+        post?: never;
+        /**
+         * Deletes the settings: conversions are attributed to no campaign any more, and links stay as they are.
+         * @description Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
+         */
+        delete: operations["measurement_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/messages": {
         parameters: {
             query?: never;
@@ -1963,11 +2037,31 @@ export interface paths {
         put?: never;
         /**
          * Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text.
-         * @description Repeats change nothing. The response follows the commit: a client without a response, or with 429 or 5xx, should retry. One receipt gets 204, or 400 if its token is invalid. Several get 202, and invalid ones among them are only counted.
+         * @description Repeats change nothing. The response follows the commit: a client without a response, or with 429 or 5xx, should retry. One receipt gets 204, or 400 if its token is invalid; in apps with link tags, one of a displayed notification gets 200 with its parameters. Several get 202, and invalid ones among them are only counted.
          *
          *     Takes no key: everyone may call it.
          */
         post: operations["receipts_take"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns what the app's campaigns with a control group caused together: those that began in a quarter.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["results_show_results"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2162,6 +2256,28 @@ export interface paths {
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
          */
         patch: operations["subscriptions_change"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/subscriptions/{subscription}/conversions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reports a conversion of a browser, by its page.
+         * @description Browsers need the app's permission `report_conversions`, and the subscription's token, so they report only their own. If the browser has a user, the conversion is that user's. 409 if the subscription is not active.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
+         */
+        post: operations["subscriptions_conversions_convert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/apps/{app}/subscriptions/{subscription}/diagnoses": {
@@ -3771,6 +3887,17 @@ export interface components {
             /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
+        /** @description What an app's campaigns achieved together in a quarter. */
+        AppResult: {
+            /** @description Campaigns that began in it and have a control group, up to 200. */
+            campaigns: number;
+            /** @description Conversions that the campaigns caused, by kind. */
+            conversions: components["schemas"]["CausedConversions"][];
+            /** @description Whether the results of all of them are final. */
+            is_final: boolean;
+            /** @description Calendar quarter in UTC. */
+            quarter: string;
+        };
         /** @description One POST to a push service, or an ending without a POST. */
         AttemptResponse: {
             /**
@@ -3798,6 +3925,26 @@ export interface components {
              */
             took_ms?: number | null;
         };
+        /** @description Conversions that are attributed to a campaign. */
+        AttributedConversions: {
+            /**
+             * Format: int64
+             * @description Number of conversions.
+             */
+            conversions: number;
+            /**
+             * Format: int64
+             * @description Number of people.
+             */
+            people: number;
+            /** @description Their value in each currency. */
+            values: components["schemas"]["ConversionValue"][];
+        };
+        /**
+         * @description Campaign that gets a conversion if the person was reached by several.
+         * @enum {string}
+         */
+        Attribution: "last" | "first";
         /** @description Number of a segment's active subscriptions. */
         AudienceReachResponse: {
             /**
@@ -3882,11 +4029,29 @@ export interface components {
              */
             status: number;
         };
+        /** @description Something that the user of a browser did and that the site counts as a success. */
+        BrowserConversion: {
+            /** @description Currency of `value` (ISO 4217), such as `EUR`. */
+            currency?: string | null;
+            /** @description Id of the conversion, unique for the browser: 1 to 64 characters. A conversion whose id is known is dropped. By default a new id. */
+            id?: string | null;
+            /** @description Kind of conversion, such as `order`: 1 to 64 letters, digits, `_`, `-` or `.`. */
+            name: string;
+            /** @description Properties, for the conditions and templates of campaigns that it triggers: at most 2,048 octets of JSON. */
+            properties?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: double
+             * @description Value in `currency`: 0 to 1,000,000,000, with at most four decimals. Null: no value.
+             */
+            value?: number | null;
+        };
         /**
          * @description Permission that an app can give to its browsers.
          * @enum {string}
          */
-        BrowserRight: "create_topics" | "set_tags" | "set_attributes" | "track_events";
+        BrowserRight: "create_topics" | "set_tags" | "set_attributes" | "track_events" | "report_conversions";
         /**
          * @description A scenario that is built in.
          * @enum {string}
@@ -4224,6 +4389,10 @@ export interface components {
              * @description Share of the audience that gets nothing, as a control group: 0 to 0.5.
              */
             holdout?: number | null;
+            /** @description Parameters of links, by name, in addition to the app's link tags and in place of equal ones. At most 20. */
+            link_parameters?: {
+                [key: string]: string;
+            };
             /** @description Message to send, in the form of `POST …/messages`, to a topic or to all subscribers. */
             message: components["schemas"]["MessageRequest"];
             /** @description Display name, 1 to 200 characters. By default the slug. */
@@ -4328,6 +4497,53 @@ export interface components {
              *     service worker.
              */
             may_report: number;
+        };
+        /** @description What a campaign achieved in a period. */
+        CampaignResult: {
+            /**
+             * Format: int64
+             * @description Deliveries that push services accepted.
+             */
+            accepted: number;
+            /**
+             * Format: date-time
+             * @description First run, or first person who entered.
+             */
+            began_at: string;
+            /**
+             * Format: date-time
+             * @description Time until which conversions count.
+             */
+            closes_at: string;
+            /** @description Conversions by kind, at most 20 kinds. */
+            conversions: components["schemas"]["ConversionResult"][];
+            /** @description People in each group, whether or not a message reached them. Empty: the campaign has neither a control group nor variants. */
+            groups: components["schemas"]["ResultGroup"][];
+            /** @description Whether that time is over, so that the result does not change any more. */
+            is_final: boolean;
+            /** @description The result in sentences, in English. */
+            summary: string;
+            /**
+             * Format: int64
+             * @description Subscriptions of the app that browsers or the site ended in the period, for whatever reason.
+             */
+            unsubscribed: number;
+        };
+        /** @description A page of a list. */
+        CampaignResultPage: {
+            /** @description Rows in the order of the list, for both paging directions. */
+            data: components["schemas"]["CampaignResult"][];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description Iterator of the next page, with older rows. Null on the last page. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum rows of a page.
+             */
+            limit: number;
+            /** @description Iterator of the previous page, with newer rows. Null on the first page. */
+            prev_iterator?: string | null;
         };
         /** @description Comparison of a run with the previous one. */
         CampaignRunChange: {
@@ -4485,9 +4701,11 @@ export interface components {
         CampaignTest: {
             /**
              * Format: int64
-             * @description Seconds for which clicks are counted before the winner is chosen: 60 to 2,419,200.
+             * @description Seconds for which clicks or conversions are counted before the winner is chosen: 60 to 2,419,200.
              */
             after: number;
+            /** @description Kind of conversion by which the winner is chosen, such as `order`, if the app measures conversions. By default by clicks. */
+            by?: string | null;
             /**
              * Format: double
              * @description Required probability that the winner is better than every other variant: 0.8 to 0.999. By default 0.95.
@@ -4621,6 +4839,18 @@ export interface components {
             /** @description Caps, all of which apply: at most 12, and at most 4 over the same tiers. Empty: no caps. */
             caps: components["schemas"]["Cap"][];
         };
+        /**
+         * @description Conversions that campaigns caused: the sum of their estimates. Control groups are drawn independently, so the squares of the
+         *     errors are added.
+         */
+        CausedConversions: {
+            /** @description The sum. */
+            additional: components["schemas"]["Interval"];
+            /** @description Currency of the values (ISO 4217). Null: the number of conversions. */
+            currency?: string | null;
+            /** @description Kind of conversion. */
+            name: string;
+        };
         /** @description Description of metrics over time. */
         ChartMetadata: {
             /**
@@ -4746,6 +4976,65 @@ export interface components {
          * @enum {string}
          */
         ContentState: "shown" | "withheld" | "deleted";
+        /** @description Batch of conversions, oldest first. */
+        ConversionBatch: {
+            /** @description 1 to 1,000 conversions. */
+            conversions: components["schemas"]["ConversionInput"][];
+        };
+        /** @description Something that a user did and that the site counts as a success. */
+        ConversionInput: {
+            /**
+             * Format: date-time
+             * @description Time of the conversion, at most one year ago. By default now.
+             */
+            at?: string | null;
+            /** @description Currency of `value` (ISO 4217), such as `EUR`. */
+            currency?: string | null;
+            /**
+             * @description Sender's id, unique among the app's conversions and events: 1 to 64 characters. A conversion whose id is known is dropped. By
+             *     default a new id.
+             */
+            id?: string | null;
+            /** @description Kind of conversion, such as `order`: 1 to 64 letters, digits, `_`, `-` or `.`. */
+            name: string;
+            /** @description Properties, for the conditions and templates of campaigns that it triggers: at most 2,048 octets of JSON. */
+            properties?: {
+                [key: string]: unknown;
+            } | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
+            /** @description User, by the site's id. Exactly one of `user_id` and `subscription`. */
+            user_id?: string | null;
+            /**
+             * Format: double
+             * @description Value in `currency`: 0 to 1,000,000,000, with at most four decimals. Null: no value.
+             */
+            value?: number | null;
+        };
+        /** @description Conversions of one kind. */
+        ConversionResult: {
+            /** @description Conversions that are attributed to the campaign. */
+            attributed: components["schemas"]["AttributedConversions"];
+            /** @description Conversions of the people in each group, whether or not they are attributed. */
+            groups: components["schemas"]["GroupConversions"][];
+            lift?: components["schemas"]["LiftResult"] | null;
+            /** @description Kind of conversion. */
+            name: string;
+        };
+        /** @description Value of conversions in a currency. */
+        ConversionValue: {
+            /** @description Currency (ISO 4217). */
+            currency: string;
+            /**
+             * Format: double
+             * @description Sum of the values divided by the accepted deliveries. Null: there are none.
+             */
+            per_delivery?: number | null;
+            /**
+             * Format: double
+             * @description Sum of the values.
+             */
+            value: number;
+        };
         /** @description Operation on dead letters. */
         DeadLetterActionResponse: {
             /** @description `replay`, `discard` or `export`. */
@@ -5265,7 +5554,7 @@ export interface components {
          * @description Event types of webhooks. Names never change.
          * @enum {string}
          */
-        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "delivery.withdrawn" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test" | "dead_letter.created" | "sla.missed" | "subscription.created" | "subscription.changed" | "subscription.ended" | "server.alert.raised" | "server.alert.resolved";
+        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "delivery.withdrawn" | "campaign.state" | "campaign.result" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test" | "dead_letter.created" | "sla.missed" | "subscription.created" | "subscription.changed" | "subscription.ended" | "server.alert.raised" | "server.alert.resolved";
         /**
          * @description Code of a sentence. Names never change their meaning; new ones may be added.
          * @enum {string}
@@ -5521,6 +5810,26 @@ export interface components {
             app?: components["schemas"]["AppId"] | null;
             /** @description Role of the teammate. */
             role: components["schemas"]["Role"];
+        };
+        /** @description Conversions of the people in a group. */
+        GroupConversions: {
+            /**
+             * Format: int64
+             * @description Number of conversions.
+             */
+            conversions: number;
+            /**
+             * Format: int64
+             * @description People with a conversion.
+             */
+            converted: number;
+            /** @description Name of the group. */
+            group: string;
+            /**
+             * Format: double
+             * @description Share of the group's people with a conversion. Null: the group is empty.
+             */
+            rate?: number | null;
         };
         /** @description Limits of the guard. Absent limits are the server's settings. */
         GuardRequest: {
@@ -5816,6 +6125,29 @@ export interface components {
             /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
+        /** @description An estimate with its confidence interval of 95 %. It is wider until the result is final. */
+        Interval: {
+            /**
+             * Format: double
+             * @description Upper bound.
+             */
+            high: number;
+            /**
+             * Format: double
+             * @description Lower bound.
+             */
+            low: number;
+            /**
+             * Format: double
+             * @description Standard error of the estimate. Null: a relative difference.
+             */
+            standard_error?: number | null;
+            /**
+             * Format: double
+             * @description Best estimate.
+             */
+            value: number;
+        };
         /** @description Invitation of a teammate. */
         Invitation: {
             /** @description E-mail address of the teammate. No message is sent to it. */
@@ -5928,6 +6260,25 @@ export interface components {
              */
             status?: number | null;
         };
+        /**
+         * @description Effect of a campaign on conversions.
+         * @enum {string}
+         */
+        LiftEffect: "more" | "fewer" | "none" | "too_few";
+        /** @description Difference between the people who were to get a campaign and its control group. */
+        LiftResult: {
+            additional?: components["schemas"]["Interval"] | null;
+            /** @description Whether an effect is shown. Of 20 campaigns without one, at most one shows it, however often the result is looked at. */
+            effect: components["schemas"]["LiftEffect"];
+            /**
+             * Format: int64
+             * @description Further people needed to find a difference of 10 % in four of five campaigns. Null: none, or unknown.
+             */
+            people_needed?: number | null;
+            relative?: components["schemas"]["Interval"] | null;
+            /** @description Value that the campaign caused, by currency. */
+            values: components["schemas"]["ValueLift"][];
+        };
         /** @description Link for one use. */
         Link: {
             /**
@@ -5964,10 +6315,31 @@ export interface components {
             /** @description URL of the last request, after at most five redirects. */
             url: string;
         };
+        /** @description Parameters for links of a message. */
+        LinkParameters: {
+            /** @description Hosts whose links get them: exact names, or `*.` and a domain for its subdomains. */
+            hosts: string[];
+            /** @description Values by name. A parameter that a link has already stays as it is. */
+            parameters: {
+                [key: string]: string;
+            };
+        };
         /** @description A one-time link. */
         LinkRequest: {
             /** @description Token of the link, `bwl_…`: the part after the `#`. */
             link: string;
+        };
+        /** @description Parameters that service workers add to clicked links. */
+        LinkTags: {
+            /** @description Hosts whose links get them, 1 to 50: `shop.example`, or `*.shop.example` for all its subdomains. */
+            hosts: string[];
+            /**
+             * @description Values by name, at most 20: up to 200 characters, in which `{campaign}` is the campaign's slug, and `{variant}` the name of the
+             *     variant. By default `utm_source=push`, `utm_medium=web-push`, `utm_campaign={campaign}` and `utm_content={variant}`.
+             */
+            parameters?: {
+                [key: string]: string;
+            };
         };
         /** @description Links to related resources. */
         Links: {
@@ -6032,6 +6404,19 @@ export interface components {
              * @description Start of the report: a midnight in UTC.
              */
             since: string;
+        };
+        /** @description How an app measures what its campaigns achieve. */
+        MeasurementSettings: {
+            /** @description Receipt that begins the window. */
+            after?: components["schemas"]["TouchKind"];
+            /** @description Campaign that gets a conversion if the person was reached by several. */
+            attribution?: components["schemas"]["Attribution"];
+            link_tags?: components["schemas"]["LinkTags"] | null;
+            /**
+             * @description Time in which conversions count, such as `7d`: after a receipt for the attribution, and after the last message of a campaign
+             *     for its result. 1h to 30d. Null: nothing is measured.
+             */
+            window?: string | null;
         };
         /** @description Batch of messages. */
         MessageBatch: {
@@ -7300,6 +7685,10 @@ export interface components {
             /** @description Whether counting stopped early, so that more may wait. */
             waiting_or_more: boolean;
         };
+        /** @description Result of one receipt of a displayed notification, in apps with link tags. */
+        ReceiptAccepted: {
+            link_tags?: components["schemas"]["LinkParameters"] | null;
+        };
         /** @description Receipt of a delivery. */
         ReceiptInput: {
             /** @description Clicked button, at most 200 characters. */
@@ -7490,6 +7879,16 @@ export interface components {
              * @description Restored subscriptions; with `dry_run`, those that would be restored.
              */
             restored: number;
+        };
+        /** @description People who are compared with each other. */
+        ResultGroup: {
+            /** @description Name of the variant, `control` for the control group, or `after_test` for those who get the winner of an A/B test. */
+            group: string;
+            /**
+             * Format: int64
+             * @description Number of people.
+             */
+            people: number;
         };
         /** @description Retries from number `first` to `last` (from 1), each with the same delay. */
         RetrySpan: {
@@ -8457,6 +8856,11 @@ export interface components {
             /** @description Display name of the topic, at most 300 characters. */
             title: string;
         };
+        /**
+         * @description Receipt from which the window of a conversion counts.
+         * @enum {string}
+         */
+        TouchKind: "displayed" | "clicked";
         /** @description Something that the user of a browser did. */
         TrackedEvent: {
             /** @description Id of the event, unique in the app: 1 to 64 characters. An event whose id is known is dropped. By default a new id. */
@@ -8602,6 +9006,14 @@ export interface components {
         /** @description Removal of a message from a user's browsers. */
         UserWithdrawn: {
             removal?: components["schemas"]["MessageId"] | null;
+        };
+        /** @description Value that a campaign caused. */
+        ValueLift: {
+            additional?: components["schemas"]["Interval"] | null;
+            /** @description Currency (ISO 4217). */
+            currency: string;
+            /** @description Whether an effect is shown. */
+            effect: components["schemas"]["LiftEffect"];
         };
         /** @description Changes of a key. */
         VapidKeyChange: {
@@ -11664,6 +12076,9 @@ export interface operations {
                      *         "did_not": "click"
                      *       },
                      *       "holdout": 0.5,
+                     *       "link_parameters": {
+                     *         "plan": "…"
+                     *       },
                      *       "message": {
                      *         "clear_on_click": true,
                      *         "collapse_key": "…",
@@ -11778,6 +12193,7 @@ export interface operations {
                      *       "slug": "shop",
                      *       "test": {
                      *         "after": 60,
+                     *         "by": "local",
                      *         "confidence": 0.8,
                      *         "otherwise": "first",
                      *         "share": 0.5
@@ -11793,6 +12209,131 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["CampaignPlan"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_results_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "accepted": 0,
+                     *           "began_at": "2026-12-01T09:00:00Z",
+                     *           "closes_at": "2026-12-01T09:00:00Z",
+                     *           "conversions": [
+                     *             {
+                     *               "attributed": {
+                     *                 "conversions": 0,
+                     *                 "people": 0,
+                     *                 "values": [
+                     *                   {
+                     *                     "currency": "…",
+                     *                     "per_delivery": 0.5,
+                     *                     "value": 0.5
+                     *                   }
+                     *                 ]
+                     *               },
+                     *               "groups": [
+                     *                 {
+                     *                   "conversions": 0,
+                     *                   "converted": 0,
+                     *                   "group": "…",
+                     *                   "rate": 0.5
+                     *                 }
+                     *               ],
+                     *               "lift": {
+                     *                 "additional": {
+                     *                   "high": 0.5,
+                     *                   "low": 0.5,
+                     *                   "standard_error": 0.5,
+                     *                   "value": 0.5
+                     *                 },
+                     *                 "effect": "more",
+                     *                 "people_needed": 0,
+                     *                 "relative": {
+                     *                   "high": 0.5,
+                     *                   "low": 0.5,
+                     *                   "standard_error": 0.5,
+                     *                   "value": 0.5
+                     *                 },
+                     *                 "values": [
+                     *                   {
+                     *                     "additional": {
+                     *                       "high": 0.5,
+                     *                       "low": 0.5,
+                     *                       "standard_error": 0.5,
+                     *                       "value": 0.5
+                     *                     },
+                     *                     "currency": "…",
+                     *                     "effect": "more"
+                     *                   }
+                     *                 ]
+                     *               },
+                     *               "name": "news"
+                     *             }
+                     *           ],
+                     *           "groups": [
+                     *             {
+                     *               "group": "…",
+                     *               "people": 0
+                     *             }
+                     *           ],
+                     *           "is_final": true,
+                     *           "summary": "…",
+                     *           "unsubscribed": 0
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 0,
+                     *       "prev_iterator": "AZOlwntBfBGKUj8dLJtucA"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignResultPage"];
                 };
             };
             /** @description `If-None-Match` has the current tag */
@@ -12947,6 +13488,64 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    conversions_report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "conversions": [
+                 *         {
+                 *           "currency": "EUR",
+                 *           "id": "o-17",
+                 *           "name": "order",
+                 *           "user_id": "u_1",
+                 *           "value": 49.9
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ConversionBatch"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recorded": 0,
+                     *       "repeated": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UserEventsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
@@ -15445,6 +16044,168 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    measurement_show: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "after": "displayed",
+                     *       "attribution": "last",
+                     *       "link_tags": {
+                     *         "hosts": [
+                     *           "…"
+                     *         ],
+                     *         "parameters": {
+                     *           "plan": "…"
+                     *         }
+                     *       },
+                     *       "window": "1d"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MeasurementSettings"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    measurement_change: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if the resource exists already */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "after": "clicked",
+                 *       "attribution": "last",
+                 *       "link_tags": {
+                 *         "hosts": [
+                 *           "shop.example"
+                 *         ]
+                 *       },
+                 *       "window": "7d"
+                 *     }
+                 */
+                "application/json": components["schemas"]["MeasurementSettings"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the current state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "after": "displayed",
+                     *       "attribution": "last",
+                     *       "link_tags": {
+                     *         "hosts": [
+                     *           "…"
+                     *         ],
+                     *         "parameters": {
+                     *           "plan": "…"
+                     *         }
+                     *       },
+                     *       "window": "1d"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MeasurementSettings"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    measurement_delete: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Known `ETag`: 412 if the resource has changed since */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
@@ -18892,6 +19653,27 @@ export interface operations {
             };
         };
         responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "link_tags": {
+                     *         "hosts": [
+                     *           "…"
+                     *         ],
+                     *         "parameters": {
+                     *           "plan": "…"
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReceiptAccepted"];
+                };
+            };
             /** @description Accepted; the work continues after the response */
             202: {
                 headers: {
@@ -18921,6 +19703,70 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    results_show_results: {
+        parameters: {
+            query?: {
+                /** @description Calendar quarter in UTC, such as `2026-Q4`. By default the present one. */
+                quarter?: string;
+            };
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "campaigns": 0,
+                     *       "conversions": [
+                     *         {
+                     *           "additional": {
+                     *             "high": 0.5,
+                     *             "low": 0.5,
+                     *             "standard_error": 0.5,
+                     *             "value": 0.5
+                     *           },
+                     *           "currency": "…",
+                     *           "name": "news"
+                     *         }
+                     *       ],
+                     *       "is_final": true,
+                     *       "quarter": "…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AppResult"];
+                };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];
@@ -19846,6 +20692,52 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["SubscriptionResponse"];
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    subscriptions_conversions_convert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "currency": "EUR",
+                 *       "id": "o-17",
+                 *       "name": "order",
+                 *       "value": 49.9
+                 *     }
+                 */
+                "application/json": components["schemas"]["BrowserConversion"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];

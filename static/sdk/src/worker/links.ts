@@ -8,7 +8,7 @@ export interface LinkTags {
 }
 
 const HOSTS_MAX = 100;
-const PARAMETERS_MAX = 20;
+const PARAMETERS_MAX = 40;
 const LENGTH_MAX = 200;
 
 /**

@@ -1,0 +1,110 @@
+//! Figures of the groups that are compared.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::periods::{self, Measurement};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, CampaignId};
+use bellwire_rules::campaign::lift::GroupSums;
+use bellwire_rules::campaign::winner::VariantCount;
+
+/// Number of people in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeasuredGroup {
+    /// Number of the group: a variant's index, or as [`bellwire_rules::campaign::measurement`] has it.
+    pub part: i16,
+    pub people: i64,
+}
+
+/// Returns the groups of a measurement, the control group first.
+pub async fn groups(conn: &mut PgConnection, id: Uuid) -> sqlx::Result<Vec<MeasuredGroup>> {
+    fetch_all!(
+        conn,
+        MeasuredGroup,
+        "SELECT part, people FROM measured_groups WHERE measurement = $1 ORDER BY part",
+        (id)
+    )
+}
+
+/// Conversions of one kind in a group: their number, or their value in a currency.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupFigures {
+    pub name: String,
+    /// `None`: the number of conversions.
+    pub currency: Option<String>,
+    pub part: i16,
+    /// Sums of the group's people who have any. `people` is 0.
+    pub sums: GroupSums,
+}
+
+/// Returns the conversions of the people in each group until a time. Those before their assignment count from as long before.
+pub async fn of_groups(conn: &mut PgConnection, of: &Measurement, until: Timestamp) -> sqlx::Result<Vec<GroupFigures>> {
+    let before = of.began_at - (of.closes_at - of.began_at);
+    let rows = fetch_all!(
+        conn,
+        r#"/* figures_of_groups */ WITH counted AS (
+             SELECT DISTINCT ON (c.event) p.part, p.person, c.name, c.at >= p.at AS is_after, c.currency, c.value
+             FROM conversions c CROSS JOIN LATERAL unnest(c.people) WITH ORDINALITY AS u (person, place)
+               JOIN measured_people p ON p.measurement = $1 AND p.person = u.person
+             WHERE c.app = $2 AND c.at >= $3 AND c.at < $4
+             ORDER BY c.event, u.place),
+           people AS (
+             SELECT c.part, c.person, c.name, v.currency, coalesce(sum(v.amount) FILTER (WHERE c.is_after), 0) AS y,
+               coalesce(sum(v.amount) FILTER (WHERE NOT c.is_after), 0) AS x, count(*) FILTER (WHERE c.is_after) AS n
+             FROM counted c CROSS JOIN LATERAL (VALUES (NULL::text, 1::float8), (c.currency, c.value::float8 / 10000)) AS v (currency, amount)
+             WHERE v.amount IS NOT NULL GROUP BY c.part, c.person, c.name, v.currency)
+           SELECT name, currency, part, count(*) FILTER (WHERE n > 0) AS "converted!", sum(y) AS "y!", sum(y * y) AS "yy!",
+             sum(x) AS "x!", sum(x * x) AS "xx!", sum(x * y) AS "xy!"
+           FROM people GROUP BY name, currency, part ORDER BY name, currency NULLS FIRST, part"#,
+        (of.id, of.app.0, before, until)
+    )?;
+    let figures = rows.into_iter().map(|row| {
+        let (converted, y, yy, x, xx, xy) = (row.converted, row.y, row.yy, row.x, row.xx, row.xy);
+        let sums = GroupSums { people: 0, converted, y, yy, x, xx, xy };
+        GroupFigures { name: row.name, currency: row.currency, part: row.part, sums }
+    });
+    Ok(figures.collect())
+}
+
+/// Returns the people of each variant of a campaign that is measured, and those with a conversion, for the choice of a winner.
+pub async fn of_variants(
+    conn: &mut PgConnection,
+    campaign: CampaignId,
+    name: &str,
+    variants: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<VariantCount>> {
+    let mut counts = vec![VariantCount { accepted: 0, clicked: 0 }; variants];
+    let Some(of) = periods::latest(&mut *conn, campaign).await? else { return Ok(counts) };
+    let counted = of_groups(&mut *conn, &of, now).await?;
+    for group in groups(conn, of.id).await? {
+        let figures = |it: &&GroupFigures| it.part == group.part && it.name == name && it.currency.is_none();
+        if let Some(count) = usize::try_from(group.part).ok().and_then(|index| counts.get_mut(index)) {
+            let converted = counted.iter().find(figures).map_or(0, |it| it.sums.converted);
+            *count = VariantCount { accepted: group.people, clicked: converted };
+        }
+    }
+    Ok(counts)
+}
+
+/// Returns the number of deliveries of a campaign that push services accepted, of messages since a time.
+pub async fn accepted(pool: &PgPool, campaign: CampaignId, since: Timestamp) -> sqlx::Result<i64> {
+    fetch_one!(
+        pool,
+        scalar,
+        r#"SELECT coalesce(sum(k.accepted), 0)::bigint AS "n!" FROM messages m JOIN message_counts k ON k.message = m.id
+           WHERE m.campaign = $1 AND m.accepted_at >= $2"#,
+        (campaign.0, since)
+    )
+}
+
+/// Returns the number of an app's subscriptions that browsers or the site ended in a time.
+pub async fn unsubscribed(pool: &PgPool, app: AppId, (from, to): (Timestamp, Timestamp)) -> sqlx::Result<i64> {
+    fetch_one!(
+        pool,
+        scalar,
+        r#"SELECT count(*) AS "n!" FROM subscriptions WHERE app = $1 AND state = 'unsubscribed' AND ended_at >= $2 AND ended_at < $3"#,
+        (app.0, from, to)
+    )
+}

@@ -1,0 +1,344 @@
+//! Results of campaigns, as the API shows them and webhooks are sent them.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use utoipa::ToSchema;
+
+use bellwire_core::clock::Timestamp;
+use bellwire_rules::campaign::lift::{self, Effect, Estimate, GroupSums, Lift};
+use bellwire_rules::campaign::measurement::{AFTER_TEST, CONTROL, sentence};
+use bellwire_rules::campaign::plan::Plan;
+use bellwire_store::measurement::conversions::{self, Attributed};
+use bellwire_store::measurement::figures::{self, GroupFigures, MeasuredGroup};
+use bellwire_store::measurement::periods::Measurement;
+use bellwire_store::transactions::begin;
+
+/// Kinds of conversions in a result. Those with the most people are shown.
+const KINDS_MAX: usize = 20;
+
+/// What a campaign achieved in a period.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CampaignResult {
+    /// First run, or first person who entered.
+    began_at: DateTime<Utc>,
+    /// Time until which conversions count.
+    closes_at: DateTime<Utc>,
+    /// Whether that time is over, so that the result does not change any more.
+    is_final: bool,
+    /// The result in sentences, in English.
+    summary: String,
+    /// Deliveries that push services accepted.
+    accepted: i64,
+    /// Subscriptions of the app that browsers or the site ended in the period, for whatever reason.
+    unsubscribed: i64,
+    /// People in each group, whether or not a message reached them. Empty: the campaign has neither a control group nor variants.
+    groups: Vec<ResultGroup>,
+    /// Conversions by kind, at most 20 kinds.
+    conversions: Vec<ConversionResult>,
+}
+
+/// People who are compared with each other.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ResultGroup {
+    /// Name of the variant, `control` for the control group, or `after_test` for those who get the winner of an A/B test.
+    group: String,
+    /// Number of people.
+    people: i64,
+}
+
+/// Conversions of one kind.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ConversionResult {
+    /// Kind of conversion.
+    name: String,
+    /// Conversions that are attributed to the campaign.
+    attributed: AttributedConversions,
+    /// Conversions of the people in each group, whether or not they are attributed.
+    groups: Vec<GroupConversions>,
+    /// Effect of the campaign. Null: it has no control group.
+    lift: Option<LiftResult>,
+}
+
+/// Conversions that are attributed to a campaign.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct AttributedConversions {
+    /// Number of conversions.
+    conversions: i64,
+    /// Number of people.
+    people: i64,
+    /// Their value in each currency.
+    values: Vec<ConversionValue>,
+}
+
+/// Value of conversions in a currency.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ConversionValue {
+    /// Currency (ISO 4217).
+    currency: String,
+    /// Sum of the values.
+    value: f64,
+    /// Sum of the values divided by the accepted deliveries. Null: there are none.
+    per_delivery: Option<f64>,
+}
+
+/// Conversions of the people in a group.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct GroupConversions {
+    /// Name of the group.
+    group: String,
+    /// People with a conversion.
+    converted: i64,
+    /// Number of conversions.
+    conversions: i64,
+    /// Share of the group's people with a conversion. Null: the group is empty.
+    rate: Option<f64>,
+}
+
+/// Difference between the people who were to get a campaign and its control group.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct LiftResult {
+    /// Whether an effect is shown. Of 20 campaigns without one, at most one shows it, however often the result is looked at.
+    effect: Effect,
+    /// Relative difference: 0.1 is 10 % more. Null: unknown.
+    relative: Option<Interval>,
+    /// Conversions that the campaign caused. Null: unknown.
+    additional: Option<Interval>,
+    /// Further people needed to find a difference of 10 % in four of five campaigns. Null: none, or unknown.
+    people_needed: Option<i64>,
+    /// Value that the campaign caused, by currency.
+    values: Vec<ValueLift>,
+}
+
+/// Value that a campaign caused.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ValueLift {
+    /// Currency (ISO 4217).
+    currency: String,
+    /// Whether an effect is shown.
+    effect: Effect,
+    /// The value. Null: unknown.
+    additional: Option<Interval>,
+}
+
+/// An estimate with its confidence interval of 95 %. It is wider until the result is final.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Interval {
+    /// Lower bound.
+    low: f64,
+    /// Best estimate.
+    value: f64,
+    /// Upper bound.
+    high: f64,
+    /// Standard error of the estimate. Null: a relative difference.
+    standard_error: Option<f64>,
+}
+
+impl Interval {
+    fn new(Estimate { low, value, high }: Estimate, standard_error: Option<f64>) -> Self {
+        Self { low, value, high, standard_error }
+    }
+}
+
+/// Reads the result of a period. A closed one is as it was when it was closed.
+pub(crate) async fn read(pool: &PgPool, plan: &Plan, of: &Measurement, now: Timestamp) -> sqlx::Result<CampaignResult> {
+    if let Some(result) = of.result.clone().and_then(|stored| serde_json::from_value(stored).ok()) {
+        return Ok(result);
+    }
+    let until = now.min(of.closes_at);
+    let mut tx = begin(pool).await?;
+    let groups = figures::groups(&mut tx, of.id).await?;
+    let counted = match groups.is_empty() {
+        true => Vec::new(),
+        false => figures::of_groups(&mut tx, of, until).await?,
+    };
+    drop(tx);
+    let span = (of.began_at, until);
+    let attributed = conversions::attributed(pool, of.campaign, span).await?;
+    let accepted = figures::accepted(pool, of.campaign, of.began_at).await?;
+    let unsubscribed = figures::unsubscribed(pool, of.app, span).await?;
+    let elapsed = (until - of.began_at).as_seconds_f64() / (of.closes_at - of.began_at).as_seconds_f64();
+    let figures = Figures { plan, groups: &groups, counted: &counted, attributed: &attributed, accepted, elapsed };
+    let (conversions, sentences): (Vec<_>, Vec<_>) = figures.kinds().iter().map(|name| figures.of_kind(name)).unzip();
+    let shown = groups.iter().map(|group| ResultGroup { group: name_of(plan, group.part), people: group.people });
+    Ok(CampaignResult {
+        began_at: of.began_at,
+        closes_at: of.closes_at,
+        is_final: now >= of.closes_at,
+        summary: if sentences.is_empty() { "No conversions.".to_owned() } else { sentences.join(" ") },
+        accepted,
+        unsubscribed,
+        groups: shown.collect(),
+        conversions,
+    })
+}
+
+fn name_of(plan: &Plan, part: i16) -> String {
+    let variant = || plan.variants.get(usize::try_from(part).ok()?).map(|variant| variant.name.clone());
+    match part {
+        CONTROL => "control".to_owned(),
+        AFTER_TEST => "after_test".to_owned(),
+        _ => variant().unwrap_or_default(),
+    }
+}
+
+/// Figures of one campaign, from which its result is composed.
+struct Figures<'a> {
+    plan: &'a Plan,
+    groups: &'a [MeasuredGroup],
+    counted: &'a [GroupFigures],
+    attributed: &'a [Attributed],
+    accepted: i64,
+    /// Elapsed share of the period.
+    elapsed: f64,
+}
+
+impl Figures<'_> {
+    /// Returns the kinds of conversions, those with the most people first.
+    fn kinds(&self) -> Vec<&str> {
+        let mut kinds = BTreeMap::<&str, i64>::new();
+        for it in self.attributed.iter().filter(|it| it.currency.is_none()) {
+            *kinds.entry(&it.name).or_default() += it.people;
+        }
+        for it in self.counted.iter().filter(|it| it.currency.is_none() && it.sums.converted > 0) {
+            *kinds.entry(&it.name).or_default() += it.sums.converted;
+        }
+        let mut kinds: Vec<(&str, i64)> = kinds.into_iter().collect();
+        kinds.sort_by_key(|(_, people)| std::cmp::Reverse(*people));
+        kinds.into_iter().take(KINDS_MAX).map(|(name, _)| name).collect()
+    }
+
+    /// Returns the conversions of a kind, and the sentence about them.
+    fn of_kind(&self, name: &str) -> (ConversionResult, String) {
+        let attributed = self.attributed_of(name);
+        let has_control = self.groups.iter().any(|group| group.part == CONTROL);
+        let lift = has_control.then(|| self.lift(name, None));
+        let values: Vec<(&str, Lift)> =
+            self.currencies(name).into_iter().map(|currency| (currency, self.lift(name, Some(currency)))).collect();
+        let text = match &lift {
+            Some(lift) => sentence(name, lift, &values, self.elapsed >= 1.0),
+            None => format!("{} conversions of `{name}` are attributed to it.", attributed.conversions),
+        };
+        let additional = |lift: &Lift| Some(Interval::new(lift.additional?, Some(lift.standard_error)));
+        let value = |(currency, lift): &(&str, Lift)| ValueLift {
+            currency: (*currency).to_owned(),
+            effect: lift.effect,
+            additional: additional(lift),
+        };
+        let lift = lift.map(|lift| LiftResult {
+            effect: lift.effect,
+            relative: lift.relative.map(|relative| Interval::new(relative, None)),
+            additional: additional(&lift),
+            people_needed: lift.people_needed,
+            values: values.iter().map(value).collect(),
+        });
+        (ConversionResult { name: name.to_owned(), attributed, groups: self.groups_of(name), lift }, text)
+    }
+
+    fn attributed_of(&self, name: &str) -> AttributedConversions {
+        let mut shown = AttributedConversions::default();
+        for it in self.attributed.iter().filter(|it| it.name == name) {
+            match &it.currency {
+                None => (shown.conversions, shown.people) = (it.conversions, it.people),
+                Some(currency) => shown.values.push(ConversionValue {
+                    currency: currency.clone(),
+                    value: it.value,
+                    per_delivery: (self.accepted > 0).then(|| it.value / self.accepted as f64),
+                }),
+            }
+        }
+        shown
+    }
+
+    fn groups_of(&self, name: &str) -> Vec<GroupConversions> {
+        let of_group = |group: &MeasuredGroup| {
+            let sums = self.sums(name, None, |part| part == group.part);
+            GroupConversions {
+                group: name_of(self.plan, group.part),
+                converted: sums.converted,
+                conversions: sums.y as i64,
+                rate: (group.people > 0).then(|| sums.converted as f64 / group.people as f64),
+            }
+        };
+        self.groups.iter().map(of_group).collect()
+    }
+
+    fn currencies(&self, name: &str) -> Vec<&str> {
+        let mut all: Vec<&str> =
+            self.counted.iter().filter(|it| it.name == name).filter_map(|it| it.currency.as_deref()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Compares the number of conversions, or their value in a currency.
+    fn lift(&self, name: &str, currency: Option<&str>) -> Lift {
+        let treated = self.sums(name, currency, |part| part != CONTROL);
+        let control = self.sums(name, currency, |part| part == CONTROL);
+        lift::compare(&treated, &control, self.elapsed)
+    }
+
+    fn sums(&self, name: &str, currency: Option<&str>, is_in: impl Fn(i16) -> bool) -> GroupSums {
+        let counted = self.counted.iter().filter(|it| it.name == name && it.currency.as_deref() == currency);
+        let sums = counted.filter(|it| is_in(it.part)).map(|it| it.sums).fold(GroupSums::default(), GroupSums::and);
+        let people = self.groups.iter().filter(|group| is_in(group.part)).map(|group| group.people).sum();
+        GroupSums { people, ..sums }
+    }
+}
+
+/// What an app's campaigns achieved together in a quarter.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AppResult {
+    /// Calendar quarter in UTC.
+    quarter: String,
+    /// Campaigns that began in it and have a control group, up to 200.
+    campaigns: usize,
+    /// Whether the results of all of them are final.
+    is_final: bool,
+    /// Conversions that the campaigns caused, by kind.
+    conversions: Vec<CausedConversions>,
+}
+
+/// Conversions that campaigns caused: the sum of their estimates. Control groups are drawn independently, so the squares of the
+/// errors are added.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CausedConversions {
+    /// Kind of conversion.
+    name: String,
+    /// Currency of the values (ISO 4217). Null: the number of conversions.
+    currency: Option<String>,
+    /// The sum.
+    additional: Interval,
+}
+
+impl AppResult {
+    /// Adds the results of campaigns.
+    pub(crate) fn sum(quarter: String, results: &[CampaignResult]) -> Self {
+        let mut caused = BTreeMap::<(&str, Option<&str>), Vec<(f64, f64)>>::new();
+        let with_control = |result: &&CampaignResult| result.groups.iter().any(|group| group.group == "control");
+        let compared: Vec<&CampaignResult> = results.iter().filter(with_control).collect();
+        for it in compared.iter().flat_map(|result| &result.conversions) {
+            let Some(lift) = &it.lift else { continue };
+            let values = lift.values.iter().map(|value| (Some(value.currency.as_str()), value.additional));
+            for (currency, additional) in values.chain([(None, lift.additional)]) {
+                let Some(Interval { value, standard_error: Some(error), .. }) = additional else { continue };
+                caused.entry((&it.name, currency)).or_default().push((value, error));
+            }
+        }
+        let mut conversions = Vec::new();
+        for ((name, currency), estimates) in caused {
+            let error = estimates.iter().map(|(_, error)| error * error).sum::<f64>().sqrt();
+            let Some(sum) = lift::sum(estimates.into_iter()) else { continue };
+            let (name, currency) = (name.to_owned(), currency.map(str::to_owned));
+            conversions.push(CausedConversions { name, currency, additional: Interval::new(sum, Some(error)) });
+        }
+        Self {
+            quarter,
+            campaigns: compared.len(),
+            is_final: compared.iter().all(|result| result.is_final),
+            conversions,
+        }
+    }
+}
