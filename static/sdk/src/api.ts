@@ -75,7 +75,7 @@ export type PromptResult = { answer: "not-needed" | "later" } | { answer: "accep
 export interface Check {
   /**
    * - `support`: the browser has web push.
-   * - `manifest`: on iPhones and iPads, the site can become an app on the Home Screen.
+   * - `manifest`: the site's web app manifest, which iPhones and iPads need. In other browsers the check passes, with advice.
    * - `permission`: the person allowed notifications.
    * - `worker`: scope and script of the service worker.
    * - `line`: the worker imports Bellwire's script.
@@ -103,7 +103,7 @@ export interface Check {
   ok: boolean;
   /** Finding for developers and support, in English, like `advice`. */
   found: string;
-  /** Remedy. Null if the check passed. */
+  /** Remedy, or a recommendation if the check passed. Null: none is needed. */
   advice: string | null;
 }
 

@@ -1,6 +1,7 @@
 import type { Check, Client, Diagnosis, DiagnoseOptions, Failure, Obstacle } from "./api.js";
 import { obstacle } from "./page/environment";
-import { workerPlace } from "./page/worker";
+import { checkManifest } from "./page/manifest";
+import { type WorkerPlace, workerPlace } from "./page/worker";
 import { clock } from "./shared/clock";
 import { FLUSH } from "./shared/news";
 import { keyOf } from "./shared/reconcile";
@@ -48,17 +49,17 @@ interface Found {
   saved?: Saved;
 }
 
-/** Collects checks. A check without advice passed. */
+/** Collects checks. By default, a check without advice passed. */
 class Report {
   readonly checks: Check[] = [];
-  add(name: Check["name"], found: string, advice: string | null | false = null): boolean {
+  add(name: Check["name"], found: string, advice: string | null | false = null, ok = !advice): boolean {
     const line = (text: string) =>
       text
         .replace(/[\s\x00-\x1f\x7f-\x9f]+/g, " ")
         .trim()
         .slice(0, TEXT_MAX) || "?";
-    this.checks.push({ name, ok: !advice, found: line(found), advice: advice ? line(advice) : null });
-    return !advice;
+    this.checks.push({ name, ok, found: line(found), advice: advice ? line(advice) : null });
+    return ok;
   }
 }
 
@@ -107,14 +108,20 @@ async function examine({ options, status }: Client, report: Report): Promise<str
   }
   const unknown = Object.keys(options).filter((name) => !OPTIONS.includes(name));
   const ignored = unknown.length ? `; init ignores ${unknown.join(", ")}` : "";
-  if (!report.add("support", `${agent}: ${missing ?? "web push"}${ignored}`, missing && REMEDIES[missing])) {
-    if (missing === "not-installed") await manifest(report);
-    return null;
+  if (missing === "not-installed") {
+    // First, because an icon that was added without it opens a tab. The page's own registration may never be ready in a tab.
+    const scope = !options.serviceWorker?.registration && (await workerPlace(options, options.server).scope);
+    await manifest(scope || undefined, true, report);
   }
+  if (!report.add("support", `${agent}: ${missing ?? "web push"}${ignored}`, missing && REMEDIES[missing])) return null;
   permission(report);
-  const found = await browserSide(options, report);
+  const place = workerPlace(options, options.server);
+  const found = await browserSide(options, place, report);
   const address = base(options);
-  const config = await call("GET", `${address}/config`);
+  const [config] = await Promise.all([
+    call("GET", `${address}/config`),
+    place.scope.then((scope) => manifest(scope, false, report)),
+  ]);
   const reachable = report.add(
     "server",
     `${options.server}: ${told(config)}`,
@@ -133,21 +140,11 @@ async function examine({ options, status }: Client, report: Report): Promise<str
   return serverSide(address, saved as Saved & { token: string }, report);
 }
 
-/** Checks the requirement of iOS before 26: without a manifest, an icon on the Home Screen opens a tab of the browser. */
-async function manifest(report: Report): Promise<void> {
-  const link = document.querySelector<HTMLLinkElement>("link[rel=manifest]")?.href;
-  const found =
-    link &&
-    (await fetch(link)
-      .then((response) => response.json())
-      .catch(() => undefined));
-  const display = found?.display ?? "none";
-  const fits = /^(standalone|fullscreen)$/.test(display);
-  report.add(
-    "manifest",
-    `${link ?? "No link"}: display ${display}`,
-    !fits && 'Link a web app manifest with "display": "standalone".',
-  );
+/** Adds the check of the web app manifest. Only a tab on an iPhone or iPad needs it; for others it is a recommendation. */
+async function manifest(scope: string | undefined, isNeeded: boolean, report: Report): Promise<void> {
+  const { found, faults, hints } = await checkManifest(scope);
+  const advice = [...faults, ...hints].join(" ");
+  report.add("manifest", found, advice && `For iPhones and iPads: ${advice}`, !isNeeded || faults.length === 0);
 }
 
 function permission(report: Report): void {
@@ -162,8 +159,7 @@ function permission(report: Report): void {
 }
 
 /** Reads worker, record and subscription without changing them. */
-async function browserSide(options: Client["options"], report: Report): Promise<Found> {
-  const place = workerPlace(options, options.server);
+async function browserSide(options: Client["options"], place: WorkerPlace, report: Report): Promise<Found> {
   const found: Found = {};
   const scope = await place.scope;
   found.registration = await place.registration(false);
@@ -286,7 +282,7 @@ function render({ code, checks }: Diagnosis, into: Element): void {
   };
   const rows = checks.map(({ name, ok, found, advice }) => {
     const row = make("li", "", [
-      make("strong", `${ok ? "✓" : "✗"} ${name}`),
+      make("strong", `${!ok ? "✗" : advice ? "ℹ" : "✓"} ${name}`),
       make("span", ` ${found}`),
       ...(advice ? [make("p", advice)] : []),
     ]);

@@ -98,8 +98,8 @@ function compile(files, options = {}, packages = []) {
 
 /** The options that the guide gives to users of TypeScript. */
 const told = [...guide.matchAll(/^```json\n([^]*?)^```$/gm)].map(([, text]) => JSON.parse(text).compilerOptions);
-const { types } = told.find((options) => options.types);
-const { paths } = told.find((options) => options.paths);
+const { types } = told.find((options) => options?.types);
+const { paths } = told.find((options) => options?.paths);
 
 describe("snippets of the guides", () => {
   it("name the side that they are for", () => {

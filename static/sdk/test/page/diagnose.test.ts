@@ -13,8 +13,17 @@ beforeEach(() => {
   browser = new Browser();
   browser.permission = "granted";
   answers = true;
+  document.head.innerHTML = '<link rel="manifest" href="/app.webmanifest">';
 });
 afterEach(() => vi.useRealTimers());
+
+const MANIFEST = {
+  id: "/",
+  name: "Shop",
+  display: "standalone",
+  start_url: "/",
+  icons: [{ src: "/icon.png", sizes: "192x192" }],
+};
 
 /** Lets the active worker answer like one with our line. */
 function answer() {
@@ -84,6 +93,10 @@ interface Diagnoses {
 function serve({ state = "active", displayedAfter = 2, createdAt = browser.now, status = 200 }: Diagnoses = {}) {
   const reports: unknown[] = [];
   let looks = 0;
+  const { fetch } = browser.server;
+  vi.stubGlobal("fetch", async (url: string, init?: RequestInit) =>
+    url.endsWith("/app.webmanifest") ? Response.json(MANIFEST) : fetch(url, init),
+  );
   const test = (displayed: boolean) =>
     state === "active"
       ? { message: "msg_1", state: "accepted", status: 201, displayed_at: displayed ? "2030-01-01T00:00:00Z" : null }
@@ -115,6 +128,7 @@ const ALL = [
   "worker",
   "line",
   "subscription",
+  "manifest",
   "server",
   "key",
   "registration",
@@ -185,6 +199,7 @@ describe("diagnose", () => {
       support: true,
       permission: true,
       worker: false,
+      manifest: true,
       server: true,
       registration: false,
     });
@@ -203,18 +218,41 @@ describe("diagnose", () => {
     ["standalone", true],
     ["browser", false],
     [undefined, false],
-  ])("reads the manifest on an iPhone: display %s", async (display, ok) => {
+  ])("checks the manifest first on iPhones: display %s", async (display, ok) => {
     Reflect.deleteProperty(globalThis, "PushManager");
     browser.define("userAgent", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X)");
-    document.head.innerHTML = display ? '<link rel="manifest" href="/app.webmanifest">' : "";
-    vi.stubGlobal("fetch", async (url: string) =>
-      Response.json({ display: url.endsWith("/app.webmanifest") ? display : "none" }),
-    );
-    const { checks } = await (await browser.visit()).diagnose();
-    expect(checks[0]).toMatchObject({ name: "support", ok: false });
-    expect(checks[1]).toMatchObject({ name: "manifest", ok });
+    const asked = vi.fn(async (_url: string) => Response.json({ ...MANIFEST, display }));
+    vi.stubGlobal("fetch", asked);
+    const { code, checks } = await (await browser.visit()).diagnose();
+    expect([code, found({ code, checks })]).toEqual([null, { manifest: ok, support: false }]);
+    expect(checks[0]).toMatchObject({ name: "manifest", advice: ok ? null : expect.stringContaining('"standalone"') });
+    expect(asked.mock.calls.filter(([url]) => url === "https://shop.example/app.webmanifest")).toHaveLength(1);
     browser.define("userAgent", "Test");
+  });
+
+  it("does not await the page's registration on iPhones", async () => {
+    Reflect.deleteProperty(globalThis, "PushManager");
+    browser.define("userAgent", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X)");
+    vi.stubGlobal("fetch", async () => Response.json({ ...MANIFEST, id: undefined }));
+    const registration = new Promise<never>(() => {});
+    const { checks } = await (await browser.visit({ serviceWorker: { registration } })).diagnose();
+    expect(checks[0]).toMatchObject({ name: "manifest", ok: true, advice: expect.stringContaining('"id"') });
+    browser.define("userAgent", "Test");
+  });
+
+  it("passes without a manifest in other browsers", async () => {
     document.head.innerHTML = "";
+    const client = await subscribed();
+    serve();
+    const into = document.createElement("div");
+    const { checks } = await client.diagnose({ into });
+    const check = checks.find(({ name }) => name === "manifest")!;
+    expect(check).toMatchObject({ ok: true, found: "No link.", advice: expect.stringContaining("iPhones and iPads") });
+    const row = [...into.querySelectorAll("li.bellwire-ok")].find((row) => row.textContent!.includes("manifest"))!;
+    expect([row.querySelector("strong")!.textContent, row.querySelector("p")!.textContent]).toEqual([
+      "ℹ manifest",
+      check.advice,
+    ]);
   });
 
   it.each([
