@@ -62,7 +62,12 @@ async function hear(request: IncomingMessage, response: ServerResponse) {
 }
 
 async function file(path: string, response: ServerResponse) {
-  const types: Record<string, string> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css" };
+  const types: Record<string, string> = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".webmanifest": "application/manifest+json",
+  };
   const type = types[extname(path)];
   const content = type && (await readFile(join(site, path)).catch(() => undefined));
   if (!content) return answer(response, 404);
