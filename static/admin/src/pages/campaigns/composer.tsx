@@ -39,6 +39,7 @@ import { loadMessage, loadSaid } from "../messages/load";
 import { AudienceCard } from "./audience";
 import "./campaigns.css";
 import { create, loadPlanned, replace, type Planned } from "./load";
+import { PresetsCard } from "./presets";
 import { LimitsCard, WhenCard } from "./when";
 import { VariantsBar, VariantsCard } from "./variants";
 
@@ -220,6 +221,7 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
   return (
     <div class="composer">
       <div class="draft">
+        {!existing && <PresetsCard draft={draft} change={change} />}
         <NameCard {...part} />
         <AudienceCard {...part} check={check} changeMessage={changeMessage} />
         <VariantsBar draft={draft} change={change} chosen={chosen} choose={choose} />

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { AppResponse } from "../../api/types";
 import { useBegin } from "../../lib/begin";
 import { LANGUAGES, promptFrom, TEXTS } from "../../lib/prompt";
+import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
@@ -19,11 +20,16 @@ function PromptOf({ app }: { app: AppResponse }) {
   const prompt = useBegin(app.id, (stop) => loadPrompt(app.id, stop));
   const [language, setLanguage] = useState("en");
   const [saved, setSaved] = useState(false);
+  const { link } = useFilters();
   return (
     <Card title="Prompt for notifications">
       <p class="fine">
         Pages with <code>&lt;bellwire-prompt&gt;</code> ask visitors in your words before the browser asks. It appears
-        once all conditions hold.
+        once all conditions hold. To greet new subscribers, create the campaign{" "}
+        <a id="welcome" href={link("/campaigns/-new", { preset: "welcome" })}>
+          Welcome after subscribing
+        </a>
+        .
       </p>
       <Draft of={prompt} what="the prompt">
         {(known) => (
