@@ -42,6 +42,17 @@ const lazy = {
   },
 };
 
+// No minifier reads style sheets in templates.
+const styles = {
+  name: "styles",
+  setup: (build) => {
+    build.onLoad({ filter: /\/ui\/style\.ts$/ }, ({ path }) => ({
+      contents: readFileSync(path, "utf8").replace(/`:host[^`]+`/, (sheet) => sheet.replaceAll("\n", "")),
+      loader: "ts",
+    }));
+  },
+};
+
 rmSync(dist, { recursive: true, force: true });
 await build({
   ...common,
@@ -86,7 +97,14 @@ await build({
   outfile: "dist/vue.js",
 });
 await build({ ...common, entryPoints: ["src/diagnose.ts"], format: "esm", define, outfile: "dist/diagnose.js" });
-await build({ ...common, plugins: [lazy], entryPoints: ["src/ui.ts"], format: "esm", define, outfile: "dist/ui.js" });
+await build({
+  ...common,
+  plugins: [lazy, styles],
+  entryPoints: ["src/ui.ts"],
+  format: "esm",
+  define,
+  outfile: "dist/ui.js",
+});
 mkdirSync(join(dist, "ui"));
 const languages = readdirSync(join(here, "src/ui/texts")).map((file) => basename(file, ".json"));
 for (const language of languages) {

@@ -37,10 +37,9 @@ let current: Kit | undefined;
 export function kitOf(client: Client, texts?: Overrides): Kit {
   let kit = kits.get(client);
   if (!kit) {
-    const { app } = client.options;
     kit = {
       client,
-      memory: new Memory(app),
+      memory: new Memory(client.options.app),
       config: load(client),
       suggested: new Set(),
       waiting: new Set(),
@@ -54,13 +53,10 @@ export function kitOf(client: Client, texts?: Overrides): Kit {
 }
 
 async function load({ options }: Client): Promise<Config> {
-  const config = { prompt: PLAIN, topics: [] };
-  try {
-    const response = await fetch(`${base(options)}/config`, { credentials: "omit" });
-    return response.ok ? { ...config, ...(await response.json()) } : config;
-  } catch {
-    return config; // the network failed
-  }
+  const loaded = await fetch(`${base(options)}/config`, { credentials: "omit" })
+    .then((response) => response.ok && response.json())
+    .catch(() => {}); // the network failed
+  return { prompt: PLAIN, topics: [], ...loaded };
 }
 
 /** Whether the page was started from an icon on an iPhone or iPad. */

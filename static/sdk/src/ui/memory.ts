@@ -16,31 +16,31 @@ interface Stored {
 
 /** Storage of the elements, without cookies. A browser that stores nothing gets a record for the page. */
 export class Memory {
-  private readonly key: string;
-  private stored: Stored = { visits: 0, last: 0, luck: Math.random(), until: 0, read: [] };
+  readonly #key: string;
+  #stored: Stored = { visits: 0, last: 0, luck: Math.random(), until: 0, read: [] };
 
   constructor(app: string) {
-    this.key = `bellwire ${app}`;
+    this.#key = `bellwire ${app}`;
     this.load();
     const now = clock.now();
-    const isNew = now - this.stored.last > VISIT_MS;
-    this.save({ last: now, visits: this.stored.visits + (isNew ? 1 : 0) });
+    const isNew = now - this.#stored.last > VISIT_MS;
+    this.save({ last: now, visits: this.#stored.visits + (isNew ? 1 : 0) });
   }
 
   /** Reads again: other tabs write, too. */
   load(): Readonly<Stored> {
     try {
-      Object.assign(this.stored, JSON.parse(localStorage.getItem(this.key) ?? "{}"));
+      Object.assign(this.#stored, JSON.parse(localStorage.getItem(this.#key) ?? "{}"));
     } catch {
       // Storage is blocked, or someone else's value has this key.
     }
-    return this.stored;
+    return this.#stored;
   }
 
   save(change: Partial<Stored>): void {
     Object.assign(this.load(), change);
     try {
-      localStorage.setItem(this.key, JSON.stringify(this.stored));
+      localStorage.setItem(this.#key, JSON.stringify(this.#stored));
     } catch {
       // Blocked or full.
     }

@@ -17,13 +17,13 @@ export function guide(way: Exclude<Way, "ask">, t: Texts): HTMLElement {
 
 export class Prompt extends BellwireElement {
   // The region is there before its content, so that screen readers announce the content.
-  private region = this.root.appendChild(make("div", "", { "aria-live": "polite" }));
-  private isHeard: Promise<void> | undefined;
-  private box: HTMLElement | undefined;
-  private focused: Element | null = null;
+  #region = this.root.appendChild(make("div", "", { "aria-live": "polite" }));
+  #isHeard: Promise<void> | undefined;
+  #box: HTMLElement | undefined;
+  #focused: Element | null = null;
 
   protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
-    this.isHeard = clock.wait(100); // until then screen readers do not know the region
+    this.#isHeard = clock.wait(100); // until then screen readers do not know the region
     const [{ prompt }] = await Promise.all([kit.config, kit.client.ready]);
     if (!prompt.enabled || !isCurrent()) return;
     const began = clock.now();
@@ -61,26 +61,26 @@ export class Prompt extends BellwireElement {
     const isCurrent = this.run();
     const { prompt } = await kit.config;
     const wording = await this.wording(prompt, kit);
-    await this.isHeard;
+    await this.#isHeard;
     const way = wayNow(await kit.client.status());
-    if (!way || !isCurrent() || this.box?.isConnected) return false;
-    this.ends.push(kit.client.on("change", (now) => wayNow(now) || this.close()));
+    if (!way || !isCurrent() || this.#box?.isConnected) return false;
+    this.ends.push(kit.client.on("change", (now) => wayNow(now) || this.#close()));
     const wait = (days: number) => kit.memory.save({ until: clock.now() + days * DAY_MS });
     const later = (days: number, step: "later" | "no") => () => {
-      if (!this.box?.isConnected) return;
+      if (!this.#box?.isConnected) return;
       wait(days);
-      this.close();
+      this.#close();
       this.report(step);
     };
     const notNow = later(prompt.not_now_days, "later");
-    this.draw(prompt, wording, way, notNow, later(prompt.no_days, "no"), async () => {
+    this.#draw(prompt, wording, way, notNow, later(prompt.no_days, "no"), async () => {
       const { topics } = prompt;
       // In the click, because browsers ask only then.
       const asked = kit.client.subscribe({
         ...(topics.length && { topics }),
         consentSource: wording.t.title.slice(0, 200),
       });
-      this.close();
+      this.#close();
       this.report("accepted");
       const result = await asked;
       if (!result.ok && result.reason === "dismissed") wait(prompt.not_now_days);
@@ -95,10 +95,10 @@ export class Prompt extends BellwireElement {
     const isCurrent = this.run();
     const prompt: PromptSettings = { ...PLAIN, ...settings };
     const wording = await this.wording(prompt);
-    if (isCurrent()) this.draw(prompt, wording, way);
+    if (isCurrent()) this.#draw(prompt, wording, way);
   }
 
-  private draw(
+  #draw(
     prompt: PromptSettings,
     wording: Wording,
     way: Way,
@@ -120,14 +120,14 @@ export class Prompt extends BellwireElement {
     ];
     const labels = { "aria-labelledby": "title", lang, dir };
     const box = isModal ? make("dialog", "dialog", labels, ...content) : make("section", layout, labels, ...content);
-    this.box?.remove();
-    this.box = box;
-    (isModal || !later ? this.root : this.region).append(box);
+    this.#box?.remove();
+    this.#box = box;
+    (isModal || !later ? this.root : this.#region).append(box);
     if (!later) return;
-    this.focused = document.activeElement;
+    this.#focused = document.activeElement;
     box.addEventListener(
       "focusin",
-      ({ relatedTarget }) => (this.focused = (relatedTarget as Element | null) ?? this.focused),
+      ({ relatedTarget }) => (this.#focused = (relatedTarget as Element | null) ?? this.#focused),
       { once: true },
     );
     box.addEventListener("keydown", (event) => (event as KeyboardEvent).key === "Escape" && later());
@@ -138,14 +138,14 @@ export class Prompt extends BellwireElement {
   }
 
   /** Closes the prompt and returns the focus to where it was. */
-  private close(): void {
+  #close(): void {
     const hadFocus = this.root.activeElement;
-    this.box?.remove();
-    if (hadFocus) (this.focused as HTMLElement | null)?.focus?.();
+    this.#box?.remove();
+    if (hadFocus) (this.#focused as HTMLElement | null)?.focus?.();
   }
 
   override disconnectedCallback(): void {
     super.disconnectedCallback();
-    this.close();
+    this.#close();
   }
 }

@@ -8,10 +8,11 @@ const STYLE = `:host{all:initial;color-scheme:inherit;font:inherit;line-height:1
 *{box-sizing:border-box;margin:0;padding:0;font-family:var(--bellwire-font,inherit)}
 section,dialog[open]{display:grid;gap:.75rem;overflow-wrap:anywhere;text-align:start}
 .card,.bar,.dialog{background:var(--b);color:inherit;border:1px solid var(--l);padding:1.25rem;max-height:calc(100% - 2*var(--g));overflow:auto}
-.card,.bar{position:fixed;z-index:var(--bellwire-z-index,2147483000);box-shadow:var(--bellwire-shadow,0 .5rem 2rem #0003)}
+.card,.bar,:host([corner]){position:fixed;z-index:var(--bellwire-z-index,2147483000)}
+.card,.bar{box-shadow:var(--bellwire-shadow,0 .5rem 2rem #0003)}
 .card,.dialog{width:27rem;max-width:calc(100% - 2*var(--g));border-radius:var(--r)}
-.card{inset-block-end:calc(var(--g) + env(safe-area-inset-bottom,0px));inset-inline-end:var(--g)}
-.bar{inset:auto 0 0;border-width:1px 0 0;padding-block-end:calc(1.25rem + env(safe-area-inset-bottom,0px))}
+.card,:host([corner]){inset-block-end:calc(var(--g) + env(safe-area-inset-bottom));inset-inline-end:var(--g)}
+.bar{inset:auto 0 0;border-width:1px 0 0;padding-block-end:calc(1.25rem + env(safe-area-inset-bottom))}
 .dialog{margin:auto}
 dialog::backdrop{background:#0008}
 h2{font-size:1.1em}
@@ -28,17 +29,16 @@ legend,dt{font-weight:bold}
 .topic{display:flex;gap:.75rem;align-items:start;padding-block:.25rem}
 input{flex:none;width:1.25rem;height:1.25rem;margin-block:.125rem;accent-color:var(--a)}
 .description{display:block;font-size:.9em}
-dl{display:grid;grid-template-columns:auto 1fr;gap:.25rem .75rem;font-size:.9em}
+dl{display:grid;grid-template-columns:auto 1fr;gap:.25rem .75rem;font-size:.9em;padding-block:.25rem}
 .status{margin-top:.75rem}
 summary{cursor:pointer;min-height:1.5rem}
 .bell{position:relative;width:2.75rem;padding:0;background:var(--b)}
 .badge{position:absolute;inset-block-start:-.4rem;inset-inline-end:-.4rem;min-width:1.25rem;padding:0 .3rem;border-radius:1rem;font-size:.75rem;line-height:1.25rem;background:#b00020;color:#fff}
-:host([corner]){position:fixed;z-index:var(--bellwire-z-index,2147483000);inset-block-end:calc(var(--g) + env(safe-area-inset-bottom,0px));inset-inline-end:var(--g)}
 :host([corner*=start]){inset-inline:var(--g) auto}
 :host([corner*=top]){inset-block:var(--g) auto}
 :host([corner]) .bell{border-radius:50%;width:3.25rem;height:3.25rem}
 @media(min-width:48rem){.bar{display:flex;align-items:center;flex-wrap:wrap;padding-inline:2rem}.bar>p{flex:1}}
-@media(prefers-reduced-motion:no-preference){.card,.bar,.dialog{animation:in .25s ease-out}@keyframes in{from{opacity:0;transform:translateY(1rem)}}}`;
+@media(prefers-reduced-motion:no-preference){.card,.bar,.dialog{animation:in .25s}@keyframes in{from{opacity:0;translate:0 1rem}}}`;
 
 let sheet: CSSStyleSheet | undefined;
 

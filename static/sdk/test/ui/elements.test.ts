@@ -63,6 +63,7 @@ async function page({
     subscribe: answer(),
     unsubscribe: answer(),
     setTopics: answer(),
+    credentials: vi.fn(async (): Promise<{ id: string; token: string } | null> => ({ id: "sub_1", token: "secret" })),
     on: (event: string, listener: any) => (
       event === "change" && listeners.add(listener), () => listeners.delete(listener)
     ),
@@ -357,6 +358,45 @@ describe("the preferences", () => {
     const { add, change } = await page();
     change(SUBSCRIBED);
     expect(find(await add("preferences"), ".off")).not.toBeNull();
+  });
+
+  const download = async (respond: () => Promise<Response>, hasToken = true) => {
+    const { add, client } = await page({ status: SUBSCRIBED });
+    const preferences = await add("preferences");
+    if (!hasToken) client.credentials.mockResolvedValue(null);
+    const fetched = vi.fn((_url: string, _init: RequestInit) => respond());
+    vi.stubGlobal("fetch", fetched);
+    const contents: Promise<string>[] = [];
+    vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => (contents.push((blob as Blob).text()), "blob:data"));
+    const files: string[] = [];
+    vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (this: HTMLAnchorElement) {
+      files.push(`${this.download} ${this.href}`);
+    });
+    await click(preferences, ".download");
+    return { fetched, files, contents: await Promise.all(contents), status: text(preferences, "[role=status]") };
+  };
+
+  it("download what the server stores", async () => {
+    const stored = { id: "sub_1", topics: ["news"], attributes: { plan: "pro" }, locale: "de", user_id: "ann" };
+    const { fetched, files, contents, status } = await download(async () => Response.json(stored));
+    expect(fetched.mock.calls).toEqual([
+      [
+        "https://push.example/v1/apps/shop/subscriptions/sub_1",
+        { credentials: "omit", headers: { Authorization: "Bearer secret" } },
+      ],
+    ]);
+    expect([files, status]).toEqual([["data.json blob:data"], "Saved."]);
+    expect(contents.map((content) => JSON.parse(content))).toEqual([stored]);
+  });
+
+  it.each<[string, () => Promise<Response>, boolean]>([
+    ["the server refuses", async () => Response.json({ code: "subscription_not_found" }, { status: 404 }), true],
+    ["the network fails", () => Promise.reject(new TypeError("network")), true],
+    ["the browser has no token", async () => Response.json({}), false],
+  ])("download nothing if %s", async (_, respond, hasToken) => {
+    const { fetched, files, status } = await download(respond, hasToken);
+    expect([files, status]).toEqual([[], "That did not work. Please try again."]);
+    expect(fetched).toHaveBeenCalledTimes(hasToken ? 1 : 0);
   });
 
   it("keep quick changes", async () => {
