@@ -147,19 +147,18 @@ pub(crate) async fn read(pool: &PgPool, plan: &Plan, of: &Measurement, now: Time
     if let Some(result) = of.result.clone().and_then(|stored| serde_json::from_value(stored).ok()) {
         return Ok(result);
     }
-    let until = now.min(of.closes_at);
     let mut tx = begin(pool).await?;
     let groups = figures::groups(&mut tx, of.id).await?;
     let counted = match groups.is_empty() {
         true => Vec::new(),
-        false => figures::of_groups(&mut tx, of, until).await?,
+        false => figures::of_groups(&mut tx, of).await?,
     };
     drop(tx);
-    let span = (of.began_at, until);
+    let span = (of.began_at, of.closes_at);
     let attributed = conversions::attributed(pool, of.campaign, span).await?;
     let accepted = figures::accepted(pool, of.campaign, of.began_at).await?;
     let unsubscribed = figures::unsubscribed(pool, of.app, span).await?;
-    let elapsed = (until - of.began_at).as_seconds_f64() / (of.closes_at - of.began_at).as_seconds_f64();
+    let elapsed = (now - of.began_at).as_seconds_f64() / (of.closes_at - of.began_at).as_seconds_f64();
     let figures = Figures { plan, groups: &groups, counted: &counted, attributed: &attributed, accepted, elapsed };
     let (conversions, sentences): (Vec<_>, Vec<_>) = figures.kinds().iter().map(|name| figures.of_kind(name)).unzip();
     let shown = groups.iter().map(|group| ResultGroup { group: name_of(plan, group.part), people: group.people });

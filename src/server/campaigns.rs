@@ -208,7 +208,7 @@ impl CampaignStep<'_> {
         let variants = self.plan.variants.len();
         let Some(undecided) = scheduler::undecided(conn, self.due.id, variants, self.now).await? else { return Ok(()) };
         let counts = match &self.plan.decided_by {
-            Some(name) => figures::of_variants(conn, self.due.id, name, variants, self.now).await?,
+            Some(name) => figures::of_variants(conn, self.due.id, name, variants).await?,
             None => undecided.counts,
         };
         let verdict = judge(&counts);

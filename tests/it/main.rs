@@ -60,6 +60,7 @@ mod live;
 mod lock_order;
 mod log_level;
 mod mass_gone;
+mod measurement;
 mod migrations;
 mod migrations_online;
 mod otlp;

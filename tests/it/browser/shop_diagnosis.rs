@@ -36,8 +36,19 @@ fn by_name(diagnosis: &Value) -> Vec<(&str, bool)> {
     checks.iter().map(|check| (check["name"].as_str().unwrap(), check["ok"].as_bool().unwrap())).collect()
 }
 
-const ALL: [&str; 10] =
-    ["support", "permission", "worker", "line", "subscription", "server", "key", "registration", "clock", "round-trip"];
+const ALL: [&str; 11] = [
+    "support",
+    "permission",
+    "worker",
+    "line",
+    "subscription",
+    "manifest",
+    "server",
+    "key",
+    "registration",
+    "clock",
+    "round-trip",
+];
 
 /// Sends what waits until the browser has reported the test notification.
 async fn until_test_is_shown(shop: &Shop) {
@@ -122,7 +133,7 @@ async fn firefox_diagnoses_itself_for_support() {
     assert!(found["test"]["displayed_at"].is_string(), "{found}");
     let shown = firefox.evaluate("document.querySelector('#log code').textContent").await;
     assert_eq!(shown, code);
-    assert_eq!(firefox.evaluate("document.querySelectorAll('#log .bellwire-ok').length").await, 9);
+    assert_eq!(firefox.evaluate("document.querySelectorAll('#log .bellwire-ok').length").await, 10);
 
     // The server has unsubscribed it: the report says so, and no test is made.
     let path = format!("/subscriptions/{}", subscribed["status"]["id"].as_str().unwrap());
@@ -143,8 +154,14 @@ async fn chromium_diagnoses_what_stands_in_its_way() {
     chromium.manage("Browser.setPermission", denied).await;
     chromium.open(&shop.page()).await;
     let diagnosis = chromium.evaluate("bellwire.diagnose()").await;
-    let expected =
-        [("support", true), ("permission", false), ("worker", false), ("server", true), ("registration", false)];
+    let expected = [
+        ("support", true),
+        ("permission", false),
+        ("worker", false),
+        ("manifest", true),
+        ("server", true),
+        ("registration", false),
+    ];
     assert_eq!((by_name(&diagnosis), &diagnosis["code"]), (expected.to_vec(), &Value::Null), "{diagnosis}");
     let advice = |name: &str| {
         let checks = diagnosis["checks"].as_array().unwrap();

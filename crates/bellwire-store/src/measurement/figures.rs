@@ -38,8 +38,9 @@ pub struct GroupFigures {
     pub sums: GroupSums,
 }
 
-/// Returns the conversions of the people in each group until a time. Those before their assignment count from as long before.
-pub async fn of_groups(conn: &mut PgConnection, of: &Measurement, until: Timestamp) -> sqlx::Result<Vec<GroupFigures>> {
+/// Returns the conversions of the people in each group. Those before their assignment count from as long before the period as it
+/// lasts.
+pub async fn of_groups(conn: &mut PgConnection, of: &Measurement) -> sqlx::Result<Vec<GroupFigures>> {
     let before = of.began_at - (of.closes_at - of.began_at);
     let rows = fetch_all!(
         conn,
@@ -57,7 +58,7 @@ pub async fn of_groups(conn: &mut PgConnection, of: &Measurement, until: Timesta
            SELECT name, currency, part, count(*) FILTER (WHERE n > 0) AS "converted!", sum(y) AS "y!", sum(y * y) AS "yy!",
              sum(x) AS "x!", sum(x * x) AS "xx!", sum(x * y) AS "xy!"
            FROM people GROUP BY name, currency, part ORDER BY name, currency NULLS FIRST, part"#,
-        (of.id, of.app.0, before, until)
+        (of.id, of.app.0, before, of.closes_at)
     )?;
     let figures = rows.into_iter().map(|row| {
         let (converted, y, yy, x, xx, xy) = (row.converted, row.y, row.yy, row.x, row.xx, row.xy);
@@ -73,11 +74,10 @@ pub async fn of_variants(
     campaign: CampaignId,
     name: &str,
     variants: usize,
-    now: Timestamp,
 ) -> sqlx::Result<Vec<VariantCount>> {
     let mut counts = vec![VariantCount { accepted: 0, clicked: 0 }; variants];
     let Some(of) = periods::latest(&mut *conn, campaign).await? else { return Ok(counts) };
-    let counted = of_groups(&mut *conn, &of, now).await?;
+    let counted = of_groups(&mut *conn, &of).await?;
     for group in groups(conn, of.id).await? {
         let figures = |it: &&GroupFigures| it.part == group.part && it.name == name && it.currency.is_none();
         if let Some(count) = usize::try_from(group.part).ok().and_then(|index| counts.get_mut(index)) {

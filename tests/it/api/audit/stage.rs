@@ -125,6 +125,8 @@ pub(super) async fn stage() -> (TestApi, String, Vec<Deed>) {
             json!({"tag": "chat-7"}),
             &[AuditAction::MessageWithdrawn],
         ),
+        (put.clone(), shop("/measurement"), json!({"window": "7d"}), &[AuditAction::AppChanged]),
+        (delete.clone(), shop("/measurement"), Value::Null, &[AuditAction::AppChanged]),
         (put.clone(), shop("/withdrawal-notice"), json!({"title": "Shop"}), &[AuditAction::AppChanged]),
         (delete.clone(), shop("/withdrawal-notice"), Value::Null, &[AuditAction::AppChanged]),
         (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[AuditAction::TemplateSet]),
