@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { brotliCompressSync } from "node:zlib";
 
-const MAX_OCTETS = 221_000;
+const MAX_OCTETS = 226_000;
 const dist = new URL("dist/", import.meta.url);
 
 let sum = 0;

@@ -1,11 +1,14 @@
 import { describe, expect, it } from "vitest";
 import {
+  amount,
   atLeast,
   axisCount,
   clockTime,
   count,
   dayOf,
+  difference,
   duration,
+  estimate,
   faultWords,
   fullTime,
   percent,
@@ -27,6 +30,30 @@ describe("numbers", () => {
     [1_240_000, "1,240,000"],
     [-12_400, "-12,400"],
   ])("%d is counted as %s", (n, text) => expect(count(n)).toBe(text));
+
+  it("are differences with a sign", () => {
+    expect([0.142, -0.03, 0, 1.2, -0.000_1].map(difference)).toEqual(["+14.2 %", "−3 %", "0 %", "+120 %", "0 %"]);
+  });
+
+  it("are estimates with two digits", () => {
+    expect([1_498, 33_860, 999, -1_340, 7.6, -0.4].map(estimate)).toEqual([
+      "1,500",
+      "34,000",
+      "999",
+      "−1,300",
+      "8",
+      "0",
+    ]);
+  });
+
+  it("are amounts in the decimals of their currency", () => {
+    expect([amount(49.9, "EUR"), amount(0.012_3, "EUR"), amount(0, "EUR")]).toEqual([
+      "49.90 EUR",
+      "0.012 EUR",
+      "0 EUR",
+    ]);
+    expect([amount(44_910.5, "USD"), amount(980, "JPY")]).toEqual(["44,911 USD", "980 JPY"]);
+  });
 
   it("are short on axes", () => {
     expect([99_999, 124_000, 2_500_000].map(axisCount)).toEqual(["99,999", "124K", "2.5M"]);

@@ -52,7 +52,7 @@ fn client_gets_the_smallest_accepted_encoding() {
 fn all_of_the_admin_page_is_small() {
     let of_admin = EMBEDDED.iter().filter(|(path, _)| path.starts_with("/admin/"));
     let octets: usize = of_admin.map(|(_, [packed, ..])| packed.len()).sum();
-    assert!((20_000..=221_000).contains(&octets), "{octets} octets compressed");
+    assert!((20_000..=226_000).contains(&octets), "{octets} octets compressed");
 }
 
 #[test]

@@ -44,11 +44,13 @@ export function intervals(variants: readonly CampaignVariantResponse[]): Interva
 }
 
 /** Upper end of an axis that contains all values: a round share. */
-export function axisEnd(of: readonly Interval[]): number {
-  const most = Math.max(0.01, ...of.map(({ to }) => to));
+export const axisEnd = (of: readonly Pick<Interval, "to">[]): number =>
+  Math.min(1, roundUp(Math.max(0.01, ...of.map(({ to }) => to))));
+
+/** Next round number: 1, 2 or 5 times a power of ten. */
+export function roundUp(most: number): number {
   const step = 10 ** Math.floor(Math.log10(most));
-  const end = [1, 2, 5, 10].map((factor) => factor * step).find((end) => end >= most - 1e-9) ?? 1;
-  return Math.min(1, end);
+  return [1, 2, 5].map((factor) => factor * step).find((end) => end >= most - 1e-9) ?? 10 * step;
 }
 
 /** Badge above the interpretation. While a test runs and once it has decided, the run's own result is shown instead. */

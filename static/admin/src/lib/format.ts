@@ -32,6 +32,25 @@ export function percent(ratio: number): string {
   return `${Number(percents.toFixed(digits))} %`;
 }
 
+const signed = new Intl.NumberFormat("en", { maximumFractionDigits: 1, signDisplay: "exceptZero" });
+
+/** A relative difference: `+14.2 %`, `−3 %`. */
+export const difference = (ratio: number): string => `${signed.format(ratio * 100).replace("-", "−")} %`;
+
+const estimated = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+
+/** An estimate: a whole number, from 1,000 on with two significant digits. */
+export const estimate = (n: number): string =>
+  (Math.abs(n) < 1_000 ? count(n) : estimated.format(n)).replace(/^-0$/, "0").replace("-", "−");
+
+/** An amount of money, with decimals below 1,000: `49.90 EUR`. */
+export function amount(value: number, currency: string): string {
+  if (Math.abs(value) >= 1_000) return `${count(value)} ${currency}`;
+  if (Math.abs(value) < 1) return `${estimated.format(value)} ${currency}`;
+  const { maximumFractionDigits } = new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions();
+  return `${value.toFixed(maximumFractionDigits)} ${currency}`;
+}
+
 /** A span of time, in its two largest units: `40 ms`, `4.2 s`, `1 min 20 s`, `2 h`, `3 days 4 h`. */
 export function duration(seconds: number): string {
   if (seconds < 0.9995) return `${Math.max(0, Math.round(seconds * 1_000))} ms`;

@@ -17,6 +17,7 @@ import { Shown } from "../../ui/shown";
 import "../messages/messages.css";
 import { usePace } from "../messages/pace";
 import { Reported } from "../messages/reported";
+import { Achieved } from "./achieved";
 import { Acts } from "./acts";
 import "./campaigns.css";
 import { loadCampaign, loadLocales, loadPlan, loadRuns, MOVES } from "./load";
@@ -111,6 +112,7 @@ function One({ app, campaign, perMinute, refresh }: Props) {
       )}
       <Acts app={app} campaign={campaign} refresh={refresh} />
       {progress?.trigger && started_at && <TriggerCard trigger={progress.trigger} progress={progress} />}
+      {started_at && <Achieved app={app} campaign={campaign} />}
       {progress && (runs > 0 || progress.messages > 0) && <Results app={app} campaign={campaign} progress={progress} />}
       <PlanCard app={app} campaign={campaign} plan={plan} />
     </>

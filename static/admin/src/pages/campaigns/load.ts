@@ -1,7 +1,14 @@
 /** Requests of the campaign pages. */
 import { api, told } from "../../api/client";
 import { alike, type Condition } from "../../api/edit";
-import type { Campaign, CampaignLocaleReports, CampaignPlan, CampaignRunFigures, Accepted } from "../../api/types";
+import type {
+  Accepted,
+  Campaign,
+  CampaignLocaleReports,
+  CampaignPlan,
+  CampaignResult,
+  CampaignRunFigures,
+} from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
 
@@ -92,6 +99,13 @@ export async function loadPlanned(app: string, named: string, signal: AbortSigna
 export async function loadRuns(app: string, campaign: string, signal: AbortSignal): Promise<CampaignRunFigures[]> {
   return (
     await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/runs", { params: { path: { app, campaign } }, signal }))
+  ).data;
+}
+
+/** Results by period, the latest first. Empty: nothing is measured. */
+export async function loadResults(app: string, campaign: string, signal: AbortSignal): Promise<CampaignResult[]> {
+  return (
+    await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/results", { params: { path: { app, campaign } }, signal }))
   ).data;
 }
 

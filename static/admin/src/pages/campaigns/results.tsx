@@ -1,14 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppResponse, Campaign, CampaignLocaleReports, CampaignProgress } from "../../api/types";
-import {
-  axisEnd,
-  changeWords,
-  intervals,
-  verdict,
-  verdictBadge,
-  winnerWords,
-  type Interval,
-} from "../../lib/campaign-results";
+import { axisEnd, changeWords, intervals, verdict, verdictBadge, winnerWords } from "../../lib/campaign-results";
 import { clock } from "../../lib/clock";
 import { count, languageWords, percent, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
@@ -18,6 +10,7 @@ import { Badge } from "../../ui/badge";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Intervals } from "./intervals";
 import { loadLocales, loadRuns, MOVES } from "./load";
 
 /** Comparison of variants, as far as known. */
@@ -41,7 +34,21 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
         </p>
       )}
       {decided && <p id="winner">Result of the A/B test: {decided}</p>}
-      {known.length > 0 && <Intervals of={known} />}
+      {known.length > 0 && (
+        <Intervals
+          of={known.map(({ name, rate, from, to, accepted, clicked }) => ({
+            name,
+            mark: rate,
+            from,
+            to,
+            about: `${count(clicked)} of ${count(accepted)} clicked`,
+          }))}
+          axis={[0, axisEnd(known)]}
+          write={percent}
+        >
+          Mark: CTR, clicks divided by accepted deliveries. Bar: 95 % confidence interval.
+        </Intervals>
+      )}
       <Table
         caption="By variant"
         rows={variants}
@@ -65,54 +72,6 @@ export function Variants({ progress: { variants, runs } }: { progress: CampaignP
         ]}
       />
     </>
-  );
-}
-
-/** Click rates on one axis. Bar, edges and mark differ by shape, and their figures are beside them. */
-function Intervals({ of }: { of: readonly Interval[] }) {
-  const end = axisEnd(of);
-  const at = (share: number) => `${Math.min(100, (share / end) * 100)}%`;
-  return (
-    <figure>
-      <ul class="intervals">
-        {of.map(({ name, rate, from, to, accepted, clicked }) => (
-          <li key={name}>
-            <span class="name">{name}</span>
-            <svg class="drawn" aria-hidden="true">
-              <line class="axis-line" x1="0" x2="100%" y1="50%" y2="50%" />
-              <rect
-                class="interval-bar"
-                x={at(from)}
-                width={`${Math.max(0, ((Math.min(to, end) - from) / end) * 100)}%`}
-                y="25%"
-                height="50%"
-              />
-              <line class="interval-edge" x1={at(from)} x2={at(from)} y1="20%" y2="80%" />
-              <line class="interval-edge" x1={at(to)} x2={at(to)} y1="20%" y2="80%" />
-              <line class="interval-mark" x1={at(rate)} x2={at(rate)} y1="5%" y2="95%" />
-            </svg>
-            <span class="number counted">
-              <strong>{percent(rate)}</strong>{" "}
-              <span class="fine">
-                {percent(from)} to {percent(to)}
-              </span>
-              <span class="hidden">
-                : {count(clicked)} of {count(accepted)} clicked
-              </span>
-            </span>
-          </li>
-        ))}
-        <li aria-hidden="true">
-          <span class="ends fine number">
-            <span>0 %</span>
-            <span>{percent(end)}</span>
-          </span>
-        </li>
-      </ul>
-      <figcaption class="fine">
-        Mark: CTR, clicks divided by accepted deliveries. Bar: 95 % confidence interval.
-      </figcaption>
-    </figure>
   );
 }
 
