@@ -132,7 +132,7 @@ export const GROUPS: readonly { title: string; pages: readonly Page[] }[] = [
         path: "/settings",
         title: "Settings",
         letter: "e",
-        about: "Apps, keys, prompt, quiet hours, team and audit log.",
+        about: "Apps, keys, prompt, quiet hours, measurement, team and audit log.",
         guide: "operate/keys",
       },
       {
@@ -156,6 +156,11 @@ export const SETTINGS: readonly { path: string; title: string; words: string }[]
   { path: "/settings/keys", title: "Keys", words: "API keys scopes VAPID keys rotate identity keys user tokens" },
   { path: "/settings/prompt", title: "Prompt", words: "opt-in bell permission ask subscribe" },
   { path: "/settings/hours", title: "Quiet hours", words: "time zone off-peak windows" },
+  {
+    path: "/settings/measurement",
+    title: "Measurement",
+    words: "conversions attribution window link tags UTM parameters lift results",
+  },
   { path: "/settings/team", title: "Team", words: "roles invite teammates members" },
   { path: "/settings/you", title: "Your account", words: "password passkeys sessions sign out e-mail two-factor" },
   { path: "/settings/audit", title: "Audit log", words: "history changes who" },

@@ -1,7 +1,7 @@
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { components } from "../../api/schema";
-import type { AppResponse } from "../../api/types";
+import type { AppResponse, MeasurementSettings } from "../../api/types";
 import type { Filters } from "../../lib/url";
 
 type Schemas = components["schemas"];
@@ -78,6 +78,17 @@ export const loadPrompt = (app: string, signal: AbortSignal): Promise<PromptSett
   told(api.GET("/v1/apps/{app}/prompt", { params: of(app), signal }));
 export const setPrompt = (app: string, body: PromptSettings, header: Condition): Promise<PromptSettings> =>
   told(api.PUT("/v1/apps/{app}/prompt", { params: { ...of(app), header }, body }));
+
+export const loadMeasurement = (app: string, signal: AbortSignal): Promise<MeasurementSettings> =>
+  told(api.GET("/v1/apps/{app}/measurement", { params: of(app), signal }));
+export const setMeasurement = (
+  app: string,
+  body: MeasurementSettings,
+  header: Condition,
+): Promise<MeasurementSettings> =>
+  told(api.PUT("/v1/apps/{app}/measurement", { params: { ...of(app), header }, body }));
+export const removeMeasurement = (app: string, header: Condition) =>
+  told(api.DELETE("/v1/apps/{app}/measurement", { params: { ...of(app), header } }));
 
 export async function loadTeam(signal?: AbortSignal): Promise<Teammate[]> {
   return (await told(api.GET("/v1/team", { params: { query: ALL }, signal }))).data;

@@ -9,6 +9,7 @@ import { Attention } from "./attention";
 import { Audit } from "./audit";
 import { Hours } from "./hours";
 import { Keys } from "./keys";
+import { Measurement } from "./measurement";
 import { Prompt } from "./prompt";
 import "./settings.css";
 import { Team } from "./team";
@@ -20,6 +21,7 @@ const COMPONENTS: Record<string, ComponentType> = {
   "/settings/keys": Keys,
   "/settings/prompt": Prompt,
   "/settings/hours": Hours,
+  "/settings/measurement": Measurement,
   "/settings/team": Team,
   "/settings/you": You,
   "/settings/audit": Audit,
@@ -38,7 +40,7 @@ export default function Settings() {
   );
   return (
     <>
-      <Head title="Settings" lead="Apps, keys, prompt, quiet hours, team and audit log." />
+      <Head title="Settings" lead="Apps, keys, prompt, quiet hours, measurement, team and audit log." />
       <nav class="tabs" ref={tabs} aria-label="Settings">
         <ul>
           {SETTINGS.map(({ path, title }) => (
