@@ -145,6 +145,18 @@ describe("a draft as a plan", () => {
         test: { share: 0.125, after: 1_800, confidence: 0.9, otherwise: "stop" },
       },
     ],
+    [
+      {
+        slug: "a",
+        message: { to: { all: true }, tier: "promotional", content: { title: "Hello" } },
+        variants: [
+          { name: "plain", weight: 1, message: { content: { title: "Hello" } } as never },
+          { name: "loud", weight: 1, message: { content: { title: "HELLO" } } as never },
+        ],
+        test: { share: 0.2, after: 3_600, confidence: 0.95, otherwise: "first", by: "order" },
+        link_parameters: { utm_campaign: "spring", ref: "a=b" },
+      },
+    ],
   ])("comes back as it was: %j", (plan) => {
     const draft = draftOf(plan, "Europe/Vienna");
     expect(draft && planOf(draft)).toEqual(plan);
@@ -258,4 +270,16 @@ it("names numbers that are out of range", () => {
   });
   const tested = { ...withVariant(BLANK), isTested: true, share: "60", testHours: "", confidence: "95,5" };
   expect(Object.keys(numberFaults(tested))).toEqual(["share", "testHours", "confidence"]);
+});
+
+it("needs the conversion that decides its test", () => {
+  const tested: Draft = { ...withVariant(titled("Hello")), isTested: true, decideBy: "conversions" };
+  expect(lacks(tested)).toBe("Enter the kind of conversion that decides the A/B test.");
+  expect(lacks({ ...tested, conversion: "order" })).toBeUndefined();
+  expect(lacks({ ...tested, isTested: false })).toBeUndefined();
+});
+
+it("needs link parameters with name and value", () => {
+  expect(lacks(titled("Hello", { linkParameters: "spring" }))).toBe("Correct the link parameters.");
+  expect(lacks(titled("Hello", { linkParameters: "utm_term=spring\n" }))).toBeUndefined();
 });

@@ -122,7 +122,7 @@ describe("how a campaign goes", () => {
           runs: [{ run: 1, at: NOW.toISOString(), decide_at: "2027-01-15T12:00:00Z" }],
         }),
       },
-      "The test was sent to 200; clicks are counted until 12:00, then all others get the winner.",
+      "The test was sent to 200; results are counted until 12:00, then all others get the winner.",
     ],
     [
       {
@@ -265,6 +265,9 @@ describe("what a plan says", () => {
     expect(testWords({ variants })).toBe("2 variants, by weight, without a winner.");
     expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe(
       "2 variants go to 20 % first. After 4 h all others get the winner: the variant with a higher CTR than each other variant, with a probability of 95 %. Without a winner they get variant plain.",
+    );
+    expect(testWords({ variants, test: { share: 0.2, after: 14_400, by: "order" } })).toContain(
+      "the variant with a higher share of people with the conversion “order” than each other variant",
     );
   });
 

@@ -14,6 +14,7 @@ import {
   type Draft as MessageDraft,
 } from "./draft";
 import { decimalFault, numberFault } from "./format";
+import { parametersFault, parametersOf, parametersText } from "./link-parameters";
 import { isZone } from "./time-zone";
 import { BLANK_TRIGGER, lacksOfTrigger, triggerDraft, triggerSchedule, type TriggerDraft } from "./trigger";
 
@@ -67,6 +68,11 @@ export interface Draft {
   /** In percent. */
   confidence: string;
   otherwise: "first" | "stop";
+  decideBy: "clicks" | "conversions";
+  /** Kind of conversion that decides the test. */
+  conversion: string;
+  /** `name=value`, one on each line. */
+  linkParameters: string;
   /** In percent. */
   holdout: string;
   /** By the clocks of `timezone`. */
@@ -100,6 +106,9 @@ export const BLANK: Draft = {
   testHours: "4",
   confidence: "95",
   otherwise: "first",
+  decideBy: "clicks",
+  conversion: "",
+  linkParameters: "",
   holdout: "",
   expires: "",
 };
@@ -222,6 +231,9 @@ export function lacks(draft: Draft): string | undefined {
   if ((draft.when === "at" || draft.when === "cron") && !isZone(draft.timezone.trim())) return "Correct the time zone.";
   if (draft.when === "cron" && cronFault(draft.cron)) return "Correct the cron expression.";
   if (Object.keys(numberFaults(draft)).length > 0) return "Correct the numbers that are out of range.";
+  if (hasTest(draft) && draft.decideBy === "conversions" && !draft.conversion.trim())
+    return "Enter the kind of conversion that decides the A/B test.";
+  if (parametersFault(draft.linkParameters)) return "Correct the link parameters.";
   if (draft.when === "event") return lacksOfTrigger(draft.trigger);
   if (draft.when === "follow" && !draft.follows) return "Choose the campaign to follow up.";
   return undefined;
@@ -274,11 +286,13 @@ export function planOf(draft: Draft): CampaignPlan {
             after: Math.round(Number(draft.testHours) * 3_600),
             confidence: share(draft.confidence),
             otherwise: draft.otherwise,
+            ...(draft.decideBy === "conversions" ? { by: draft.conversion.trim() } : {}),
           },
         }
       : {}),
     ...(draft.holdout.trim() ? { holdout: share(draft.holdout) } : {}),
     ...(expires ? { expires_at: expires.toISOString() } : {}),
+    ...(draft.linkParameters.trim() ? { link_parameters: parametersOf(draft.linkParameters) } : {}),
   };
 }
 
@@ -434,8 +448,11 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
           testHours: String(test.after / 3_600),
           confidence: percents(test.confidence ?? 0.95),
           otherwise: test.otherwise ?? "first",
+          decideBy: test.by ? "conversions" : "clicks",
+          conversion: test.by ?? "",
         }
       : {}),
+    linkParameters: parametersText(plan.link_parameters ?? {}),
     holdout: plan.holdout ? percents(plan.holdout) : "",
     expires: plan.expires_at ? localIn(timezone, new Date(plan.expires_at)) : "",
   };

@@ -172,7 +172,7 @@ function underWay(
   if (waiting === 0 && tested?.decide_at) {
     return {
       tone: "waiting",
-      words: `The test was sent to ${count(endedOf(it))}; clicks are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then all others get the winner.`,
+      words: `The test was sent to ${count(endedOf(it))}; results are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then all others get the winner.`,
     };
   }
   if (waiting === 0 && it.toMake > 0) {
@@ -453,7 +453,7 @@ export function paceWords({ pace }: Pick<CampaignPlan, "pace">): string {
 export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "variants">): string | undefined {
   if (variants.length < 2) return undefined;
   if (!test) return `${things(variants.length, "variant")}, by weight, without a winner.`;
-  const { share, after, confidence, otherwise } = test;
+  const { share, after, confidence, otherwise, by } = test;
   const rest = otherwise === "stop" ? "nothing" : `variant ${variants[0]?.name ?? "1"}`;
-  return `${capital(things(variants.length, "variant"))} go to ${percent(share)} first. After ${duration(after)} all others get the winner: the variant with a higher CTR than each other variant, with a probability of ${percent(confidence ?? 0.95)}. Without a winner they get ${rest}.`;
+  return `${capital(things(variants.length, "variant"))} go to ${percent(share)} first. After ${duration(after)} all others get the winner: the variant with a higher ${by ? `share of people with the conversion “${by}”` : "CTR"} than each other variant, with a probability of ${percent(confidence ?? 0.95)}. Without a winner they get ${rest}.`;
 }

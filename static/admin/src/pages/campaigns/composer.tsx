@@ -38,6 +38,7 @@ import { TryCard } from "../composer/try";
 import { loadMessage, loadSaid } from "../messages/load";
 import { AudienceCard } from "./audience";
 import "./campaigns.css";
+import { LinksCard } from "./links";
 import { create, loadPlanned, replace, type Planned } from "./load";
 import { PresetsCard } from "./presets";
 import { LimitsCard, WhenCard } from "./when";
@@ -237,6 +238,7 @@ function Form({ app, writing, existing, reload = () => {} }: FormProps) {
         {draft.variants.length > 1 && <VariantsCard {...part} />}
         <WhenCard {...part} />
         <LimitsCard {...part} />
+        <LinksCard {...part} />
         <TimingCard app={app} draft={draft.message} change={changeMessage} check={check} isPlanned />
         <TryCard app={app} draft={said} />
         <SaveCard
@@ -291,7 +293,7 @@ function NameCard({ draft, change, problem }: PartProps) {
 
 /** Members of a plan whose faults are shown at their fields after a save. */
 const PLAN_FIELDS =
-  /^\/(name|slug|schedule(\/(at|timezone|past|cron|hour|on|where|after|unless|at_most))?|follows\/(campaign|after)|pace(\/(per_minute|spread_over))?|holdout|expires_at)$/;
+  /^\/(name|slug|schedule(\/(at|timezone|past|cron|hour|on|where|after|unless|at_most))?|follows\/(campaign|after)|pace(\/(per_minute|spread_over))?|holdout|expires_at|test\/by|link_parameters(\/.*)?)$/;
 
 interface SaveProps {
   draft: Draft;

@@ -51,6 +51,7 @@ export function PlanCard({
 function Written({ plan }: { plan: CampaignPlan }) {
   const { message, holdout, expires_at, variants = [] } = plan;
   const test = testWords(plan);
+  const links = Object.entries(plan.link_parameters ?? {});
   return (
     <dl class="facts">
       <dt>Content</dt>
@@ -88,6 +89,20 @@ function Written({ plan }: { plan: CampaignPlan }) {
           <dd>{percent(holdout)} of the audience get nothing.</dd>
         </>
       ) : null}
+      {links.length > 0 && (
+        <>
+          <dt>Link parameters</dt>
+          <dd id="link-parameters">
+            {links.map(([name, value]) => (
+              <div key={name}>
+                <code>
+                  {name}={value}
+                </code>
+              </div>
+            ))}
+          </dd>
+        </>
+      )}
       {expires_at && (
         <>
           <dt>Ends</dt>

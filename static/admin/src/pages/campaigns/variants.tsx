@@ -143,6 +143,28 @@ export function VariantsCard({ draft, change, problem }: PartProps) {
             ]}
             choose={(otherwise) => change({ otherwise: otherwise as "first" | "stop" })}
           />
+          <Choice
+            label="Decide by"
+            name="decide-by"
+            value={draft.decideBy}
+            choices={[
+              ["clicks", "clicks"],
+              ["conversions", "a kind of conversion"],
+            ]}
+            choose={(decideBy) => change({ decideBy: decideBy as Draft["decideBy"] })}
+          />
+          {draft.decideBy === "conversions" && (
+            <Text
+              label="Kind of conversion"
+              name="conversion"
+              value={draft.conversion}
+              change={(conversion) => change({ conversion })}
+              placeholder="order"
+              max={200}
+              hint="As your pages or your backend report it. The app must measure conversions: see Settings, Measurement."
+              fault={problem?.fault("/test/by")}
+            />
+          )}
         </div>
       )}
       {!faults.share && !faults.testHours && !faults.confidence && <p class="fine">{testWords(planOf(draft))}</p>}
