@@ -1,6 +1,18 @@
 import { describe, expect, it } from "vitest";
-import type { CampaignResult, ConversionResult, LiftResult } from "../src/api/types";
-import { causedWords, groupRows, groupWords, liftAxis, liftBars, liftLines, resultRows } from "../src/lib/conversions";
+import type { AppResult, CampaignResult, ConversionResult, LiftResult } from "../src/api/types";
+import {
+  causedWords,
+  groupRows,
+  groupWords,
+  liftAxis,
+  liftBars,
+  liftLines,
+  quarterBefore,
+  quarterOf,
+  quarters,
+  quarterWords,
+  resultRows,
+} from "../src/lib/conversions";
 import { csvOf } from "../src/lib/export";
 
 const lift = (more: Partial<LiftResult> = {}): LiftResult => ({
@@ -76,8 +88,8 @@ describe("an effect", () => {
     expect([liftAxis(bars), liftAxis([])]).toEqual([0.5, 0.01]);
   });
 
-  it("is an interval of conversions and of each currency", () => {
-    expect(liftLines(lift())).toEqual(["1,000 to 1,500", "19,000 to 34,000 EUR"]);
+  it("is an interval of conversions and money", () => {
+    expect(liftLines(lift())).toEqual(["1,000 to 1,500 more conversions", "19,000 to 34,000 EUR more"]);
   });
 
   it("may be chance if the interval includes 0", () => {
@@ -97,7 +109,7 @@ describe("an effect", () => {
       values: [],
       people_needed: 12_000,
     });
-    expect(liftLines(none)).toEqual(["−5 to 7, may be chance", needed]);
+    expect(liftLines(none)).toEqual(["−5 to 7 more conversions, may be chance", needed]);
   });
 });
 
@@ -127,5 +139,57 @@ describe("a file of results", () => {
       ]),
     );
     expect(row).toContain("44910.5,0.45");
+  });
+});
+
+describe("a quarter", () => {
+  it("is one of UTC, with those before it", () => {
+    expect(["2026-12-31T23:59:59Z", "2027-01-01T00:00:00Z"].map((at) => quarterOf(new Date(at)))).toEqual([
+      "2026-Q4",
+      "2027-Q1",
+    ]);
+    expect([quarterBefore("2026-Q4"), quarterBefore("2026-Q1")]).toEqual(["2026-Q3", "2025-Q4"]);
+    const now = new Date("2026-05-01T00:00:00Z");
+    expect(quarters(now, undefined).slice(0, 3)).toEqual(["2026-Q2", "2026-Q1", "2025-Q4"]);
+    expect([quarters(now, "2026-Q1").length, quarters(now, "2020-Q1").at(-1)]).toEqual([8, "2020-Q1"]);
+  });
+
+  const caused = (more: Partial<AppResult> = {}): AppResult => ({
+    quarter: "2026-Q4",
+    campaigns: 4,
+    is_final: true,
+    conversions: [
+      { name: "order", currency: "EUR", additional: { low: 1_212, value: 1_800, high: 2_390 } },
+      { name: "order", currency: null, additional: { low: 80, value: 105, high: 130 } },
+      { name: "sign_up", currency: null, additional: { low: -12, value: 4, high: 20 } },
+    ],
+    ...more,
+  });
+  const words = (result: AppResult) => quarterWords(result).map(({ words }) => words);
+
+  it("has a sentence for each kind of conversion", () => {
+    expect(words(caused())).toEqual([
+      "Campaigns caused 1,200 to 2,400 EUR and 80 to 130 conversions of `order` in 2026-Q4.",
+      "No measurable effect of campaigns on `sign_up` in 2026-Q4.",
+    ]);
+    expect(words(caused({ is_final: false }))[1]).toBe(
+      "No measurable effect of campaigns on `sign_up` in 2026-Q4, so far.",
+    );
+    expect(words(caused({ conversions: [] }))).toEqual([]);
+  });
+
+  it("names the kind if only value changed", () => {
+    const conversions = [
+      { name: "order", currency: "EUR", additional: { low: -2_390, value: -1_800, high: -1_212 } },
+      { name: "order", currency: null, additional: { low: -5, value: 1, high: 7 } },
+    ];
+    expect(words(caused({ conversions }))).toEqual(["Campaigns caused 1,200 to 2,400 EUR less by `order` in 2026-Q4."]);
+  });
+
+  it("may have fewer conversions because of campaigns", () => {
+    const conversions = [{ name: "order", additional: { low: -130, value: -105, high: -80 } }];
+    expect(words(caused({ conversions }))).toEqual([
+      "Campaigns caused 80 to 130 fewer conversions of `order` in 2026-Q4.",
+    ]);
   });
 });

@@ -1,5 +1,12 @@
 /** Conversions that campaigns caused, as texts, intervals and rows of a file. Pure. */
-import type { CampaignResult, ConversionResult, Interval, LiftResult } from "../api/types";
+import type {
+  AppResult,
+  CampaignResult,
+  CausedConversions,
+  ConversionResult,
+  Interval,
+  LiftResult,
+} from "../api/types";
 import { roundUp } from "./campaign-results";
 import { count, estimate } from "./format";
 
@@ -59,8 +66,10 @@ export function liftLines({ additional, effect, people_needed, values }: LiftRes
     ? [`A difference of 10 % needs about ${count(people_needed)} more people to be seen.`]
     : [];
   if (effect === "too_few" || !additional) return ["Too few conversions to compare.", ...needed];
-  const money = values.flatMap(({ currency, additional }) => (additional ? [causedWords(additional, currency)] : []));
-  return [causedWords(additional), ...money, ...needed];
+  const money = values.flatMap(({ currency, additional }) =>
+    additional ? [causedWords(additional, `${currency} more`)] : [],
+  );
+  return [causedWords(additional, "more conversions"), ...money, ...needed];
 }
 
 /** Rows of a file: one for each period and kind of conversion. Groups and currencies become columns by their names. */
@@ -86,4 +95,49 @@ export function resultRows(results: readonly CampaignResult[]): object[] {
       ),
     }));
   });
+}
+
+/** Calendar quarter in UTC: `2026-Q4`. */
+export const quarterOf = (at: Date): string => `${at.getUTCFullYear()}-Q${Math.floor(at.getUTCMonth() / 3) + 1}`;
+
+/** Quarter before another one. */
+export function quarterBefore(quarter: string): string {
+  const [year = 0, n = 1] = quarter.split("-Q").map(Number);
+  return n > 1 ? `${year}-Q${n - 1}` : `${year - 1}-Q4`;
+}
+
+/** Quarters that can be chosen. */
+const QUARTERS = 8;
+
+/** The quarter of a time and those before it, with a chosen one that is older. */
+export function quarters(now: Date, chosen: string | undefined): string[] {
+  const all = [quarterOf(now)];
+  while (all.length < QUARTERS) all.push(quarterBefore(all.at(-1) ?? ""));
+  return chosen && !all.includes(chosen) ? [...all, chosen] : all;
+}
+
+/** Effect of all campaigns on each kind of conversion, as sentences. */
+export function quarterWords({ quarter, is_final, conversions }: AppResult): { name: string; words: string }[] {
+  const names = [...new Set(conversions.map(({ name }) => name))];
+  const end = ` in ${quarter}${is_final ? "." : ", so far."}`;
+  return names.map((name) => {
+    const all = conversions.filter((it) => it.name === name);
+    const effects = all.flatMap(effectWords);
+    const of = all.some(({ currency, additional }) => currency == null && isClear(additional)) ? "" : ` by \`${name}\``;
+    return effects.length === 0
+      ? { name, words: `No measurable effect of campaigns on \`${name}\`${end}` }
+      : { name, words: `Campaigns caused ${effects.join(" and ")}${of}${end}` };
+  });
+}
+
+const isClear = ({ low, high }: Interval): boolean => low > 0 || high < 0;
+
+/** Caused conversions or value. Empty: the effect may be chance. */
+function effectWords({ name, currency, additional }: CausedConversions): string[] {
+  if (!isClear(additional)) return [];
+  const isLess = additional.high < 0;
+  const [low, high] = isLess ? [-additional.high, -additional.low] : [additional.low, additional.high];
+  const span = `${estimate(low)} to ${estimate(high)}`;
+  if (currency) return [`${span} ${currency}${isLess ? " less" : ""}`];
+  return [`${span} ${isLess ? "fewer " : ""}conversions of \`${name}\``];
 }

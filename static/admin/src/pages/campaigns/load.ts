@@ -3,6 +3,7 @@ import { api, told } from "../../api/client";
 import { alike, type Condition } from "../../api/edit";
 import type {
   Accepted,
+  AppResult,
   Campaign,
   CampaignLocaleReports,
   CampaignPlan,
@@ -10,6 +11,7 @@ import type {
   CampaignRunFigures,
 } from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
+import { quarterBefore } from "../../lib/conversions";
 import type { Filters } from "../../lib/url";
 
 /** Events that change campaigns: those of their messages. */
@@ -107,6 +109,14 @@ export async function loadResults(app: string, campaign: string, signal: AbortSi
   return (
     await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/results", { params: { path: { app, campaign } }, signal }))
   ).data;
+}
+
+/** Conversions that campaigns caused in a quarter. Without a choice, the quarter before is read if the present one has no conversions. */
+export async function loadCaused(app: string, quarter: string | undefined, signal: AbortSignal): Promise<AppResult> {
+  const of = (quarter: string | undefined) =>
+    told(api.GET("/v1/apps/{app}/results", { params: { path: { app }, query: quarter ? { quarter } : {} }, signal }));
+  const result = await of(quarter);
+  return quarter || result.conversions.length > 0 ? result : of(quarterBefore(result.quarter));
 }
 
 export async function loadLocales(

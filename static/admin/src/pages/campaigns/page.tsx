@@ -19,6 +19,7 @@ import { Table } from "../../ui/table";
 import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
 import "./campaigns.css";
+import { Caused } from "./caused";
 import { loadCampaigns, loadPage, MOVES } from "./load";
 
 /** List of campaigns, newest first. */
@@ -67,7 +68,7 @@ function Write({ app }: { app: AppResponse }) {
 
 function List({ app }: { app: AppResponse }) {
   const { filters, change, link } = useFilters();
-  const { state, after } = filters;
+  const { state, after, quarter } = filters;
   const page = useResource(
     `campaigns ${app.id} ${[state, after].join(" ")}`,
     (stop) => loadCampaigns(app.id, filters, stop),
@@ -76,6 +77,7 @@ function List({ app }: { app: AppResponse }) {
   const narrow = (filter: Filters) => change({ ...filter, after: undefined });
   return (
     <>
+      <Caused app={app} />
       <div class="filters" role="group" aria-label="Filters">
         <Select
           label="State"
@@ -87,7 +89,11 @@ function List({ app }: { app: AppResponse }) {
       <Shown of={page} what="campaigns" isEmpty={({ campaigns }) => campaigns.length === 0} empty={<None app={app} />}>
         {({ campaigns }) => <CampaignTable campaigns={campaigns} />}
       </Shown>
-      <Paging after={after} sides={page.known.value?.value} to={(after) => link("/campaigns", { state, after })} />
+      <Paging
+        after={after}
+        sides={page.known.value?.value}
+        to={(after) => link("/campaigns", { state, after, quarter })}
+      />
     </>
   );
 }
