@@ -163,6 +163,7 @@ export const EVENTS: readonly (readonly [string, readonly (readonly [EventType, 
     "Campaigns and messages",
     [
       ["campaign.state", "campaign state changed"],
+      ["campaign.result", "result of a campaign is final"],
       ["message.done", "message done"],
       ["message.paused", "message paused"],
       ["message.resumed", "message resumed"],

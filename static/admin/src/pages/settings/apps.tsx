@@ -120,6 +120,7 @@ const RIGHTS: readonly [Right, string][] = [
   ["set_tags", "set tags"],
   ["set_attributes", "set attributes"],
   ["track_events", "report events"],
+  ["report_conversions", "report conversions"],
 ];
 
 function OneApp({ app }: { app: AppResponse }) {
