@@ -19,20 +19,20 @@ use bellwire_store::transactions::begin;
 /// Kinds of conversions in a result. Those with the most people are shown.
 const KINDS_MAX: usize = 20;
 
-/// What a campaign achieved in a period.
+/// Achievements of a campaign in a period.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CampaignResult {
     /// First run, or first person who entered.
     began_at: DateTime<Utc>,
     /// Time until which conversions count.
     closes_at: DateTime<Utc>,
-    /// Whether that time is over, so that the result does not change any more.
+    /// Whether that time is over, so that the result no longer changes.
     is_final: bool,
     /// The result in sentences, in English.
     summary: String,
     /// Deliveries that push services accepted.
     accepted: i64,
-    /// Subscriptions of the app that browsers or the site ended in the period, for whatever reason.
+    /// Subscriptions of the app that browsers or the site ended in the period, for any reason.
     unsubscribed: i64,
     /// People in each group, whether or not a message reached them. Empty: the campaign has neither a control group nor variants.
     groups: Vec<ResultGroup>,
@@ -45,14 +45,14 @@ pub(crate) struct CampaignResult {
 pub(crate) struct ResultGroup {
     /// Name of the variant, `control` for the control group, or `after_test` for those who get the winner of an A/B test.
     group: String,
-    /// Number of people.
+    /// Number of people in the group.
     people: i64,
 }
 
 /// Conversions of one kind.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ConversionResult {
-    /// Kind of conversion.
+    /// Kind of conversion, such as `order`.
     name: String,
     /// Conversions that are attributed to the campaign.
     attributed: AttributedConversions,
@@ -65,18 +65,18 @@ pub(crate) struct ConversionResult {
 /// Conversions that are attributed to a campaign.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AttributedConversions {
-    /// Number of conversions.
+    /// Number of attributed conversions.
     conversions: i64,
-    /// Number of people.
+    /// Number of people with one.
     people: i64,
-    /// Their value in each currency.
+    /// Sum of the values in each currency.
     values: Vec<ConversionValue>,
 }
 
 /// Value of conversions in a currency.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ConversionValue {
-    /// Currency (ISO 4217).
+    /// Currency code (ISO 4217), such as `EUR`.
     currency: String,
     /// Sum of the values.
     value: f64,
@@ -89,9 +89,9 @@ pub(crate) struct ConversionValue {
 pub(crate) struct GroupConversions {
     /// Name of the group.
     group: String,
-    /// People with a conversion.
+    /// People with at least one conversion.
     converted: i64,
-    /// Number of conversions.
+    /// Number of the group's conversions.
     conversions: i64,
     /// Share of the group's people with a conversion. Null: the group is empty.
     rate: Option<f64>,
@@ -115,7 +115,7 @@ pub(crate) struct LiftResult {
 /// Value that a campaign caused.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ValueLift {
-    /// Currency (ISO 4217).
+    /// Currency code (ISO 4217), such as `EUR`.
     currency: String,
     /// Whether an effect is shown.
     effect: Effect,
@@ -126,11 +126,11 @@ pub(crate) struct ValueLift {
 /// An estimate with its confidence interval of 95 %. It is wider until the result is final.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Interval {
-    /// Lower bound.
+    /// Lower bound of the interval.
     low: f64,
-    /// Best estimate.
+    /// Most likely value.
     value: f64,
-    /// Upper bound.
+    /// Upper bound of the interval.
     high: f64,
     /// Standard error of the estimate. Null: a relative difference.
     standard_error: Option<f64>,
@@ -287,7 +287,7 @@ impl Figures<'_> {
     }
 }
 
-/// What an app's campaigns achieved together in a quarter.
+/// Achievements of an app's campaigns together in a quarter.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AppResult {
     /// Calendar quarter in UTC.
@@ -304,11 +304,11 @@ pub(crate) struct AppResult {
 /// errors are added.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CausedConversions {
-    /// Kind of conversion.
+    /// Kind of conversion, such as `order`.
     name: String,
     /// Currency of the values (ISO 4217). Null: the number of conversions.
     currency: Option<String>,
-    /// The sum.
+    /// Sum of the estimates.
     additional: Interval,
 }
 

@@ -167,7 +167,7 @@ pub(crate) async fn change(
     Ok(axum::Json(MeasurementSettings::new(Some(rule))))
 }
 
-/// Deletes the settings: conversions are attributed to no campaign any more, and links stay as they are.
+/// Deletes the settings: conversions are no longer attributed to campaigns, and links stay as they are.
 #[utoipa::path(delete, path = "/v1/apps/{app}/measurement", tag = "Apps", responses((status = 204)))]
 pub(crate) async fn delete(
     server: Server<MayChangeSettings>,

@@ -71,7 +71,7 @@ pub(super) fn app() -> Group {
                 ),
                 option("--allow-other-gateways <BOOL>", "/allow_other_gateways", let_in).is(BoolValueParser::new().map(Value::from)),
                 rights(
-                    "All that browsers may do beyond joining and leaving topics: create_topics, set_tags, set_attributes, track_events, or nothing; \
+                    "All that browsers may do beyond joining and leaving topics: create_topics, set_tags, set_attributes, track_events, report_conversions, or nothing; \
                      repeatable, or separated by commas",
                 ),
                 option("--weight <NUMBER>", "/weight", weight).is(number(..)),

@@ -88,7 +88,7 @@ pub async fn record(
 }
 
 /// A browser whose receipts are those of a conversion's person.
-struct Browser {
+struct ReceiptBrowser {
     id: SubscriptionId,
     origin: Uuid,
     /// Earlier receipts are another person's.
@@ -100,7 +100,7 @@ async fn browsers(
     conn: &mut PgConnection,
     app: AppId,
     new: &[(&NewConversion, Person)],
-) -> sqlx::Result<HashMap<Uuid, Vec<Browser>>> {
+) -> sqlx::Result<HashMap<Uuid, Vec<ReceiptBrowser>>> {
     let user = |it: &NewConversion| match &it.event.subject {
         EventSubject::User(user) => Some(user.clone()),
         EventSubject::Browser(_) => None,
@@ -123,10 +123,10 @@ async fn browsers(
         |it| (it.0.event.id, user(it.0), browser(it.0)),
         (BROWSERS_MAX)
     )?;
-    let mut browsers = HashMap::<Uuid, Vec<Browser>>::new();
+    let mut browsers = HashMap::<Uuid, Vec<ReceiptBrowser>>::new();
     for row in rows {
         let since = row.user_left_at.unwrap_or(Timestamp::UNIX_EPOCH);
-        browsers.entry(row.event).or_default().push(Browser { id: row.id, origin: row.origin, since });
+        browsers.entry(row.event).or_default().push(ReceiptBrowser { id: row.id, origin: row.origin, since });
     }
     Ok(browsers)
 }
@@ -143,10 +143,10 @@ async fn touches(
     conn: &mut PgConnection,
     rule: &MeasurementRule,
     new: &[(&NewConversion, Person)],
-    browsers: &HashMap<Uuid, Vec<Browser>>,
+    browsers: &HashMap<Uuid, Vec<ReceiptBrowser>>,
 ) -> sqlx::Result<HashMap<Uuid, Touch>> {
     let of = |it: &NewConversion| browsers.get(&it.event.id).into_iter().flatten();
-    let receipts: Vec<(&NewConversion, &Browser)> =
+    let receipts: Vec<(&NewConversion, &ReceiptBrowser)> =
         new.iter().flat_map(|(it, _)| of(it).map(move |browser| (*it, browser))).collect();
     let first = new.iter().map(|(it, _)| it.event.at).min();
     let Some((first, window_s)) = first.zip(rule.window_s) else { return Ok(HashMap::new()) };

@@ -1383,7 +1383,7 @@ export interface paths {
         put: operations["measurement_change"];
         post?: never;
         /**
-         * Deletes the settings: conversions are attributed to no campaign any more, and links stay as they are.
+         * Deletes the settings: conversions are no longer attributed to campaigns, and links stay as they are.
          * @description Takes an API key with the scope `settings`, or a session of a teammate with the role `operator`.
          */
         delete: operations["measurement_delete"];
@@ -3887,7 +3887,7 @@ export interface components {
             /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
-        /** @description What an app's campaigns achieved together in a quarter. */
+        /** @description Achievements of an app's campaigns together in a quarter. */
         AppResult: {
             /** @description Campaigns that began in it and have a control group, up to 200. */
             campaigns: number;
@@ -3929,15 +3929,15 @@ export interface components {
         AttributedConversions: {
             /**
              * Format: int64
-             * @description Number of conversions.
+             * @description Number of attributed conversions.
              */
             conversions: number;
             /**
              * Format: int64
-             * @description Number of people.
+             * @description Number of people with one.
              */
             people: number;
-            /** @description Their value in each currency. */
+            /** @description Sum of the values in each currency. */
             values: components["schemas"]["ConversionValue"][];
         };
         /**
@@ -4498,7 +4498,7 @@ export interface components {
              */
             may_report: number;
         };
-        /** @description What a campaign achieved in a period. */
+        /** @description Achievements of a campaign in a period. */
         CampaignResult: {
             /**
              * Format: int64
@@ -4519,13 +4519,13 @@ export interface components {
             conversions: components["schemas"]["ConversionResult"][];
             /** @description People in each group, whether or not a message reached them. Empty: the campaign has neither a control group nor variants. */
             groups: components["schemas"]["ResultGroup"][];
-            /** @description Whether that time is over, so that the result does not change any more. */
+            /** @description Whether that time is over, so that the result no longer changes. */
             is_final: boolean;
             /** @description The result in sentences, in English. */
             summary: string;
             /**
              * Format: int64
-             * @description Subscriptions of the app that browsers or the site ended in the period, for whatever reason.
+             * @description Subscriptions of the app that browsers or the site ended in the period, for any reason.
              */
             unsubscribed: number;
         };
@@ -4844,11 +4844,11 @@ export interface components {
          *     errors are added.
          */
         CausedConversions: {
-            /** @description The sum. */
+            /** @description Sum of the estimates. */
             additional: components["schemas"]["Interval"];
             /** @description Currency of the values (ISO 4217). Null: the number of conversions. */
             currency?: string | null;
-            /** @description Kind of conversion. */
+            /** @description Kind of conversion, such as `order`. */
             name: string;
         };
         /** @description Description of metrics over time. */
@@ -5017,12 +5017,12 @@ export interface components {
             /** @description Conversions of the people in each group, whether or not they are attributed. */
             groups: components["schemas"]["GroupConversions"][];
             lift?: components["schemas"]["LiftResult"] | null;
-            /** @description Kind of conversion. */
+            /** @description Kind of conversion, such as `order`. */
             name: string;
         };
         /** @description Value of conversions in a currency. */
         ConversionValue: {
-            /** @description Currency (ISO 4217). */
+            /** @description Currency code (ISO 4217), such as `EUR`. */
             currency: string;
             /**
              * Format: double
@@ -5815,12 +5815,12 @@ export interface components {
         GroupConversions: {
             /**
              * Format: int64
-             * @description Number of conversions.
+             * @description Number of the group's conversions.
              */
             conversions: number;
             /**
              * Format: int64
-             * @description People with a conversion.
+             * @description People with at least one conversion.
              */
             converted: number;
             /** @description Name of the group. */
@@ -6129,12 +6129,12 @@ export interface components {
         Interval: {
             /**
              * Format: double
-             * @description Upper bound.
+             * @description Upper bound of the interval.
              */
             high: number;
             /**
              * Format: double
-             * @description Lower bound.
+             * @description Lower bound of the interval.
              */
             low: number;
             /**
@@ -6144,7 +6144,7 @@ export interface components {
             standard_error?: number | null;
             /**
              * Format: double
-             * @description Best estimate.
+             * @description Most likely value.
              */
             value: number;
         };
@@ -7886,7 +7886,7 @@ export interface components {
             group: string;
             /**
              * Format: int64
-             * @description Number of people.
+             * @description Number of people in the group.
              */
             people: number;
         };
@@ -9010,7 +9010,7 @@ export interface components {
         /** @description Value that a campaign caused. */
         ValueLift: {
             additional?: components["schemas"]["Interval"] | null;
-            /** @description Currency (ISO 4217). */
+            /** @description Currency code (ISO 4217), such as `EUR`. */
             currency: string;
             /** @description Whether an effect is shown. */
             effect: components["schemas"]["LiftEffect"];

@@ -111,7 +111,7 @@ fn final_intervals_cover_the_truth() {
 }
 
 #[test]
-fn an_effect_that_does_not_exist_is_seldom_claimed() {
+fn absent_effect_is_seldom_claimed() {
     const RUNS: u32 = 1_500;
     const LOOKS: u32 = 20;
     let (mut draws, mut claimed, mut claimed_late) = (Draws(2), 0, 0);
