@@ -71,8 +71,8 @@ async fn report_all(harness: &Harness, app: AppId, people: &[SubscriptionId], n:
 async fn rest(harness: &Harness, app: AppId, waiting: u32, seconds: u32) {
     let before = at_rest(harness, seconds).await;
     sqlx::query(
-        "INSERT INTO trigger_entries (campaign, person, app, due_at, caused_at, user_id)
-         SELECT t.campaign, gen_random_uuid(), t.app, now() + interval '20 days' + n * interval '1 s', now(), 'w' || n
+        "INSERT INTO trigger_entries (campaign, person, due_at, caused_at, user_id)
+         SELECT t.campaign, gen_random_uuid(), now() + interval '20 days' + n * interval '1 s', now(), 'w' || n
          FROM triggers t, generate_series(1, $2::bigint) AS n WHERE t.app = $1 AND t.cause = 'event:cart_added'",
     )
     .bind(app.0)

@@ -1,7 +1,7 @@
 -- What campaigns achieved: the conversions that sites report, and the groups of people that are compared.
 
 CREATE TABLE conversions (
-    event    uuid        PRIMARY KEY REFERENCES user_events ON DELETE CASCADE, -- the event that reported it
+    event    uuid        PRIMARY KEY, -- user_events.id: the event that reported it
     app      uuid        NOT NULL, -- owner
     -- model::person: the person, then the browsers in which the person may have been anonymous.
     people   uuid[]      NOT NULL CHECK (cardinality(people) BETWEEN 1 AND 51),

@@ -5,6 +5,7 @@ pub(crate) mod calendar;
 mod dry_run;
 pub(crate) mod entries;
 mod export;
+pub(super) mod link_parameters;
 mod plan;
 mod results;
 mod runs;

@@ -13,10 +13,11 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::ApiState;
 use super::campaigns;
+use super::campaigns::link_parameters::check_parameters;
 use super::http::auth::{MayChangeSettings, MayRead, Server};
 use super::http::draft::Draft;
-use super::http::extract::{Query, is_plain_text};
-use super::http::problem::{Faults, Problem, pointer_segment};
+use super::http::extract::Query;
+use super::http::problem::{Faults, Problem};
 use super::http::routes::routes;
 use crate::results::{self, AppResult};
 use bellwire_core::clock::Timestamp;
@@ -32,12 +33,9 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// Limits of the window in seconds: an hour and 30 days.
 const WINDOW_S: std::ops::RangeInclusive<u64> = 3_600..=2_592_000;
 const HOSTS_MAX: usize = 50;
-const PARAMETERS_MAX: usize = 20;
-const PARAMETER_MAX: usize = 200;
 /// Campaigns in the result of a quarter.
 const CAMPAIGNS_MAX: i64 = 200;
 const HOST_RULE: &str = "must be a host such as `shop.example`, or `*.shop.example` for its subdomains, without a port";
-const NAME_RULE: &str = "must have a name of 1 to 64 letters, digits, `_`, `-` or `.`";
 
 /// How an app measures what its campaigns achieve.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -129,19 +127,6 @@ fn is_host(text: &str) -> bool {
     let is_label =
         |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     host.len() <= 253 && host.split('.').all(is_label)
-}
-
-/// Checks parameters of links. `pointer`: member of the body that holds them.
-pub(super) fn check_parameters(pointer: &str, parameters: &BTreeMap<String, String>, faults: &mut Faults) {
-    faults.require(parameters.len() <= PARAMETERS_MAX, pointer, "may have at most 20 members");
-    for (name, value) in parameters.iter().take(PARAMETERS_MAX) {
-        let at = format!("{pointer}/{}", pointer_segment(name));
-        let is_name = (1..=64).contains(&name.len())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
-        faults.require(is_name, &at, NAME_RULE);
-        let fits = is_plain_text(value, PARAMETER_MAX);
-        faults.require(fits, &at, "must be 1 to 200 characters without control characters");
-    }
 }
 
 /// Returns how the app measures what its campaigns achieve.

@@ -2,6 +2,7 @@
 
 pub(in crate::api) mod config;
 pub(in crate::api) mod engine_handle;
+pub(in crate::api) mod known_link_tags;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use super::http::known_keys::KnownKeys;
 use super::http::limits::RequestLimits;
 use super::http::problem::{Problem, ProblemCode};
 use super::http::remembered::Remembered;
-use super::link_tags::KnownLinkTags;
 use crate::api::messages::group_commit::Intake;
 use crate::api::session::passwords::Passwords;
 use crate::api::state::config::ApiConfig;
 use crate::api::state::engine_handle::EngineHandle;
+use crate::api::state::known_link_tags::KnownLinkTags;
 use crate::checks;
 use crate::live::Live;
 use crate::receipts::Receipts;

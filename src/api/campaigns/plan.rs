@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::ApiState;
+use crate::api::campaigns::link_parameters::check_parameters;
 use crate::api::http::draft::draft;
 use crate::api::http::extract::is_plain_text;
 use crate::api::http::problem::{Faults, Problem};
-use crate::api::measurement::check_parameters;
 use crate::api::messages::compose::MessageRequest;
 use crate::api::messages::retry_headers::RetryHeaders;
 use crate::api::templates::templated::Templates;

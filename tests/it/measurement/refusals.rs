@@ -78,10 +78,14 @@ async fn browsers_need_permission_to_convert() {
     let token = made["token"].as_str();
     let order = json!({"id": "o-17", "name": "order", "value": 49.9, "currency": "EUR"});
     let convert = |body: Value| api.browse(Method::POST, &path, token, Some(body));
+    let allow = async |rights: Value| {
+        let rights = json!({"browsers_may": rights});
+        api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), Some(rights)).await.ok(200);
+    };
+    allow(json!(["track_events"])).await;
     let refused = convert(order.clone()).await.ok(403);
     assert!(refused["detail"].as_str().unwrap().contains("report_conversions"), "{refused}");
-    let allow = json!({"browsers_may": ["report_conversions"]});
-    api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), Some(allow)).await.ok(200);
+    allow(json!(["report_conversions"])).await;
     for _ in 0..2 {
         convert(order.clone()).await.ok(204);
     }

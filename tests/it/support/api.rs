@@ -102,7 +102,7 @@ impl TestApi {
     /// Makes an app whose browsers may do everything, and a key for it with all scopes.
     pub async fn make_app(&self, slug: &str) -> (Value, String) {
         let body = json!({"slug": slug, "name": slug, "origins": [ORIGIN], "subject": "mailto:push@bellwire.dev",
-            "browsers_may": ["create_topics", "set_tags", "set_attributes", "track_events"]});
+            "browsers_may": ["create_topics", "set_tags", "set_attributes", "track_events", "report_conversions"]});
         let app = self.call(Method::POST, "/v1/apps", Some(&self.operator), Some(body)).await.ok(201);
         let id = app["id"].as_str().unwrap().parse().unwrap();
         let made = api_keys::create(&self.pool, &self.vault, Some(id), "all", &Scope::OF_APPS, None, &self.clock).await;

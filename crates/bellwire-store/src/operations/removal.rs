@@ -266,13 +266,19 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let told = delete_of!("stream_events", app);
     let answers = delete_of!("idempotency_keys", app);
     let user_events = delete_of!("user_events", app);
-    let entries = delete_of!("trigger_entries", app);
+    let conversions = delete_of!("conversions", app);
+    let entries = query!(
+        "DELETE FROM trigger_entries WHERE ctid = ANY (ARRAY(
+           SELECT e.ctid FROM triggers t JOIN trigger_entries e ON e.campaign = t.campaign WHERE t.app = $1 LIMIT $2))",
+        (app.0, CHUNK)
+    );
     execute!(&mut *tx, "SET LOCAL bellwire.dead_letter_retention = 'on'")?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()
         + told.execute(&mut *tx).await?.rows_affected()
         + user_events.execute(&mut *tx).await?.rows_affected()
+        + conversions.execute(&mut *tx).await?.rows_affected()
         + entries.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;

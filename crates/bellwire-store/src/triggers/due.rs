@@ -201,9 +201,9 @@ pub async fn of_people(pool: &PgPool, app: AppId, people: &[KnownPerson], limit:
         ShownEntry,
         r#"SELECT e.campaign AS "campaign: CampaignId", c.slug, e.due_at AS "due_at!", e.caused_at, t.cause
            FROM unnest($2::uuid[], $3::timestamptz[]) AS p (id, since)
-             JOIN trigger_entries e ON e.app = $1 AND e.person = p.id AND e.caused_at >= p.since
-             JOIN campaigns c ON c.id = e.campaign JOIN triggers t ON t.campaign = e.campaign
-           WHERE e.due_at IS NOT NULL AND c.state IN ('scheduled', 'sending', 'paused')
+             CROSS JOIN triggers t JOIN campaigns c ON c.id = t.campaign
+             JOIN trigger_entries e ON e.campaign = t.campaign AND e.person = p.id AND e.caused_at >= p.since
+           WHERE t.app = $1 AND e.due_at IS NOT NULL AND c.state IN ('scheduled', 'sending', 'paused')
            ORDER BY e.due_at LIMIT $4"#,
         (app.0),
         people,

@@ -92,10 +92,14 @@ pub async fn clear_unlimited(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64>
 pub async fn clear_events(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     rows_affected!(
         pool,
-        "DELETE FROM user_events WHERE id = ANY (ARRAY(
-           SELECT id FROM user_events v WHERE id < $1
-             AND NOT EXISTS (SELECT FROM trigger_entries WHERE app = v.app AND person = v.person AND event = v.id)
-           ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED))",
+        "WITH cleared AS (
+           DELETE FROM user_events WHERE id = ANY (ARRAY(
+             SELECT id FROM user_events v WHERE id < $1
+               AND NOT EXISTS (SELECT FROM triggers t JOIN trigger_entries e ON e.campaign = t.campaign
+                               WHERE t.app = v.app AND e.person = v.person AND e.event = v.id)
+             ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING id),
+         conversions AS (DELETE FROM conversions c USING cleared WHERE c.event = cleared.id)
+         SELECT FROM cleared",
         (first_uuid_of(cutoff), CHUNK)
     )
 }
@@ -107,9 +111,10 @@ pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, of: Person, now:
     enrolment::forget(&mut *conn, app, of).await?;
     let rows = fetch_all!(
         &mut *conn,
-        r#"WITH events AS (DELETE FROM user_events WHERE app = $1 AND person = $2)
-           DELETE FROM trigger_entries WHERE app = $1 AND person = $2
-           RETURNING campaign AS "campaign: CampaignId", due_at IS NOT NULL AS "waits!""#,
+        r#"WITH events AS (DELETE FROM user_events WHERE app = $1 AND person = $2 RETURNING id),
+           conversions AS (DELETE FROM conversions c USING events WHERE c.event = events.id)
+           DELETE FROM trigger_entries e USING triggers t WHERE t.app = $1 AND e.campaign = t.campaign AND e.person = $2
+           RETURNING e.campaign AS "campaign: CampaignId", e.due_at IS NOT NULL AS "waits!""#,
         (app.0, person)
     )?;
     let mut cancelled = BTreeMap::<CampaignId, EntryCounts>::new();

@@ -80,7 +80,7 @@ pub async fn apply(
             entries.enter(trigger, (index, it), ended_at.is_some_and(|at| *at > it.since), now);
         }
     }
-    entries.write(conn, app, observed).await?;
+    entries.write(conn, observed).await?;
     Ok(entries.counts)
 }
 
@@ -299,7 +299,7 @@ impl Entries {
         }
     }
 
-    async fn write(&self, conn: &mut PgConnection, app: AppId, observed: &[Observed<'_>]) -> sqlx::Result<()> {
+    async fn write(&self, conn: &mut PgConnection, observed: &[Observed<'_>]) -> sqlx::Result<()> {
         let mut waiting = Vec::new();
         let (mut campaigns, mut people) = (Vec::new(), Vec::new());
         for ((campaign, person), entry) in &self.entries {
@@ -320,14 +320,13 @@ impl Entries {
         if !waiting.is_empty() {
             execute!(
                 &mut *conn,
-                "INSERT INTO trigger_entries (campaign, person, app, due_at, caused_at, user_id, subscription, life, event, follows)
-                 SELECT t.campaign, t.person, $1, t.due_at, t.caused_at, t.user_id, t.subscription, t.life, t.event, t.follows
-                 FROM unnest($2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[], $8::integer[], $9::uuid[], $10::uuid[])
+                "INSERT INTO trigger_entries (campaign, person, due_at, caused_at, user_id, subscription, life, event, follows)
+                 SELECT t.campaign, t.person, t.due_at, t.caused_at, t.user_id, t.subscription, t.life, t.event, t.follows
+                 FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::uuid[], $7::integer[], $8::uuid[], $9::uuid[])
                    AS t (campaign, person, due_at, caused_at, user_id, subscription, life, event, follows)
                  ON CONFLICT (campaign, person) DO UPDATE SET due_at = excluded.due_at, caused_at = excluded.caused_at,
                    user_id = excluded.user_id, subscription = excluded.subscription, life = excluded.life, event = excluded.event,
                    follows = excluded.follows, postponed = false",
-                (app.0),
                 waiting,
                 |(campaign, person, until, it)| (campaign.0, *person, *until, it.since, it.user, it.subscription.map(|(id, _)| id.0), it.subscription.map(|(_, life)| life), it.event, it.follows.map(|id| id.0))
             )?;
