@@ -179,12 +179,7 @@ async fn measure(harness: &Harness, each: usize, sends: impl Future<Output = Vec
 
 /// Sends over so many connections, each as fast as it is answered.
 async fn burst(
-    harness: &Harness,
-    app: AppId,
-    to: &Arc<Vec<SubscriptionId>>,
-    way: Way,
-    connections: usize,
-    time: Duration,
+    harness: &Harness, app: AppId, to: &Arc<Vec<SubscriptionId>>, way: Way, connections: usize, time: Duration,
 ) -> Burst {
     let next = Arc::new(AtomicUsize::new(0));
     let path = format!("/v1/apps/{app}/messages");
@@ -221,12 +216,7 @@ async fn timed(api: &Client, path: &str, way: Way, to: SubscriptionId) -> Durati
 
 /// Sends at a steady rate, whether or not earlier requests were answered.
 async fn steady(
-    harness: &Harness,
-    app: AppId,
-    to: &[SubscriptionId],
-    way: Way,
-    per_second: u32,
-    seconds: u32,
+    harness: &Harness, app: AppId, to: &[SubscriptionId], way: Way, per_second: u32, seconds: u32,
 ) -> Burst {
     let path: Arc<str> = format!("/v1/apps/{app}/messages").into();
     let sends = async {

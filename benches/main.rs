@@ -23,6 +23,7 @@ mod peers;
 mod post;
 mod receipts;
 mod replicas;
+mod results;
 mod scale;
 mod scheduled;
 mod sealing;
@@ -77,6 +78,8 @@ enum Benchmark {
     Webhooks,
     /// Events of users, people who wait because of them, and their messages
     Events,
+    /// Conversions, and the result of a campaign to a million
+    Results,
     /// One-time codes when nothing else is sent
     Codes,
     /// One-time codes beside campaigns
@@ -146,6 +149,7 @@ impl Benchmark {
             Self::Receipts => block_on(receipts::run()),
             Self::Webhooks => block_on(webhooks::run()),
             Self::Events => block_on(events::run()),
+            Self::Results => block_on(results::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),
             Self::Streams => block_on(streams::run()),

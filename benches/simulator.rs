@@ -97,9 +97,7 @@ fn post(gateway: Gateway, verify: Verify, paced: bool) -> (f64, f64) {
 
 /// Posts with up to [`STREAMS`] requests in flight on each connection.
 async fn send(
-    senders: &mut VecDeque<h2::client::SendRequest<Bytes>>,
-    requests: &[(Request<()>, Bytes)],
-    posts: usize,
+    senders: &mut VecDeque<h2::client::SendRequest<Bytes>>, requests: &[(Request<()>, Bytes)], posts: usize,
     paced: bool,
 ) {
     let mut in_flight = VecDeque::new();

@@ -126,11 +126,7 @@ async fn make_of(config: &Config, opened: &OpenDatabase, output: BackupOutput) -
 }
 
 async fn dump(
-    config: &Config,
-    opened: &OpenDatabase,
-    pool: &PgPool,
-    migration: i64,
-    output: BackupOutput,
+    config: &Config, opened: &OpenDatabase, pool: &PgPool, migration: i64, output: BackupOutput,
 ) -> anyhow::Result<BackupRecord> {
     let clock = Clock::system();
     clock.follow(store::database_now(pool).await?);
@@ -164,11 +160,7 @@ fn major(version_number: i32) -> u32 {
 
 /// Writes a backup to its output and returns its octets.
 fn write(
-    output: &BackupOutput,
-    manifest: &Manifest,
-    vault: &Vault,
-    tools: &Binaries,
-    place: &LibpqEnvironment,
+    output: &BackupOutput, manifest: &Manifest, vault: &Vault, tools: &Binaries, place: &LibpqEnvironment,
     progress: &Progress,
 ) -> anyhow::Result<u64> {
     let BackupOutput { to, recipients, max_rate, .. } = output;
@@ -212,11 +204,7 @@ fn new_file(path: &Path) -> anyhow::Result<(PathBuf, File)> {
 }
 
 fn write_to(
-    to: &mut impl Write,
-    recipients: &[Recipient],
-    manifest: &Manifest,
-    vault: &Vault,
-    tools: &Binaries,
+    to: &mut impl Write, recipients: &[Recipient], manifest: &Manifest, vault: &Vault, tools: &Binaries,
     place: &LibpqEnvironment,
 ) -> anyhow::Result<()> {
     let (dump, archive) = self::tools::dump(tools.program("pg_dump"), place)?;
@@ -271,10 +259,7 @@ pub(crate) struct Restored {
 
 /// Restores a backup. Reads the file once to verify it before any write, then a second time to restore it.
 pub(crate) async fn restore(
-    config: &Config,
-    path: PathBuf,
-    identities: Vec<Identity>,
-    how: How,
+    config: &Config, path: PathBuf, identities: Vec<Identity>, how: How,
 ) -> anyhow::Result<Restored> {
     let identities = Arc::new(identities);
     let (manifest, vault) = prove(config, path.clone(), identities.clone(), how.is_quiet).await?;
@@ -296,10 +281,7 @@ struct BackupFile {
 /// Verifies a file to its end. Fails unless it is a complete backup of this or an earlier version, made with the current master
 /// key.
 async fn prove(
-    config: &Config,
-    path: PathBuf,
-    identities: Arc<Vec<Identity>>,
-    is_quiet: bool,
+    config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>, is_quiet: bool,
 ) -> anyhow::Result<(Manifest, Vault)> {
     let (at, by) = (path.clone(), identities.clone());
     let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await?;
@@ -413,9 +395,7 @@ async fn settle(options: &PgConnectOptions, origin: RestoreSource) -> anyhow::Re
 /// Settles pending work in a database that another tool restored, such as pgBackRest or a disk snapshot. `since`: start
 /// of the time whose events are missing; `None`: the last heartbeat or backup in the database.
 pub(crate) async fn settle_in_place(
-    config: &Config,
-    since: Option<Timestamp>,
-    resume_pending: bool,
+    config: &Config, since: Option<Timestamp>, resume_pending: bool,
 ) -> anyhow::Result<Restored> {
     let opened = OpenDatabase::new(config).await?;
     let settled = async {

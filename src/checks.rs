@@ -305,9 +305,7 @@ pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<CheckResul
 
 /// Runs a check. An error or a timeout is a finding.
 async fn asked<T, E: Display>(
-    check: &'static str,
-    look: impl Future<Output = Result<T, E>>,
-    judge: impl FnOnce(T) -> CheckResult,
+    check: &'static str, look: impl Future<Output = Result<T, E>>, judge: impl FnOnce(T) -> CheckResult,
 ) -> CheckResult {
     match timeout(PATIENCE, look).await {
         Ok(Ok(found)) => judge(found),

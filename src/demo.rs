@@ -52,10 +52,7 @@ pub(crate) struct Args {
 /// Runs the demo and writes its results to `out`, as JSON or as a table. Returns whether the counts match. Ends early, with
 /// everything stopped, when `interrupted` is ready.
 pub(crate) async fn run(
-    args: &Args,
-    json: bool,
-    interrupted: impl Future<Output = ()>,
-    mut out: impl Write,
+    args: &Args, json: bool, interrupted: impl Future<Output = ()>, mut out: impl Write,
 ) -> anyhow::Result<bool> {
     let progress = Progress::new();
     progress.say("starting Postgres, the server and the simulated push services");
@@ -107,12 +104,8 @@ fn show(out: &mut impl Write, account: &Account, json: bool) -> anyhow::Result<(
 
 /// Keeps everything running until `interrupted`, with push services without faults.
 async fn stay(
-    setup: &mut Setup,
-    campaign: &str,
-    json: bool,
-    progress: &Progress,
-    mut interrupted: impl Future<Output = ()> + Unpin,
-    out: &mut impl Write,
+    setup: &mut Setup, campaign: &str, json: bool, progress: &Progress,
+    mut interrupted: impl Future<Output = ()> + Unpin, out: &mut impl Write,
 ) -> anyhow::Result<()> {
     calm(setup);
     let link = tokio::select! {

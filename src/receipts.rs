@@ -94,10 +94,7 @@ impl Receipts {
 
 /// Ends after the last handle is dropped.
 async fn write_batches(
-    mut reports: mpsc::UnboundedReceiver<ReceiptBatch>,
-    pool: PgPool,
-    clock: Clock,
-    settings: ReceiptConfig,
+    mut reports: mpsc::UnboundedReceiver<ReceiptBatch>, pool: PgPool, clock: Clock, settings: ReceiptConfig,
 ) {
     while let Some(first) = reports.recv().await {
         let batch = gather(first, &mut reports, &settings).await;
@@ -121,9 +118,7 @@ async fn write_batches(
 
 /// Collects reports until the linger ends or the batch is full.
 async fn gather(
-    first: ReceiptBatch,
-    reports: &mut mpsc::UnboundedReceiver<ReceiptBatch>,
-    settings: &ReceiptConfig,
+    first: ReceiptBatch, reports: &mut mpsc::UnboundedReceiver<ReceiptBatch>, settings: &ReceiptConfig,
 ) -> Vec<ReceiptBatch> {
     let until = Instant::now() + settings.linger;
     let mut n = first.receipts.len();

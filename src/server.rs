@@ -67,10 +67,7 @@ use listeners::Listeners;
 /// engines of its roles, and closes in reverse order. Calls `started` with the address once it serves. An error means
 /// that an engine or the database ended unexpectedly.
 pub(crate) async fn run(
-    config: Config,
-    migrations: Migrations,
-    listener: TcpListener,
-    started: impl FnOnce(SocketAddr),
+    config: Config, migrations: Migrations, listener: TcpListener, started: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let mut shutdown = pin!(shutdown);
@@ -111,10 +108,7 @@ fn check_exposure(config: &Config, address: SocketAddr) {
 /// no new work is claimed, and deliveries in flight end or are requeued. Then it sends the rest to the OpenTelemetry
 /// collector, within three more seconds. Fails if an engine ends by itself.
 async fn serve(
-    context: &Context,
-    config: &Config,
-    listener: TcpListener,
-    started: impl FnOnce(SocketAddr),
+    context: &Context, config: &Config, listener: TcpListener, started: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let address = listener.local_addr().context("the listener has no address")?;
@@ -317,11 +311,7 @@ struct ServerTelemetry {
 }
 
 fn routes(
-    context: &Context,
-    config: &Config,
-    gateways: Gateways,
-    told: ServerTelemetry,
-    dispatcher: Option<Arc<Dispatcher>>,
+    context: &Context, config: &Config, gateways: Gateways, told: ServerTelemetry, dispatcher: Option<Arc<Dispatcher>>,
 ) -> anyhow::Result<Served> {
     let ServerTelemetry { metrics, tracer, exposition } = told;
     let mut state = api_state(context, config, gateways, dispatcher.map_or_else(EngineHandle::none, engine))?;
@@ -359,10 +349,7 @@ pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result
 }
 
 pub(crate) fn api_state(
-    context: &Context,
-    config: &Config,
-    gateways: Gateways,
-    engine: EngineHandle,
+    context: &Context, config: &Config, gateways: Gateways, engine: EngineHandle,
 ) -> anyhow::Result<ApiState> {
     let settings = api::ApiConfig {
         body_max_bytes: config.body_limit_octets as usize,

@@ -97,20 +97,13 @@ impl Client {
     }
 
     async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
+        &self, method: Method, path: &str, body: Option<&Value>,
     ) -> Result<(StatusCode, Value), hyper_util::client::legacy::Error> {
         self.call_with(method, path, body, None).await
     }
 
     async fn call_with(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-        idempotency_key: Option<&str>,
+        &self, method: Method, path: &str, body: Option<&Value>, idempotency_key: Option<&str>,
     ) -> Result<(StatusCode, Value), hyper_util::client::legacy::Error> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if !self.bearer.is_empty() {

@@ -217,12 +217,7 @@ impl Harness {
 
     /// Creates the surroundings of a running server.
     async fn around(
-        dir: TempDir,
-        simulator: Simulator,
-        postgres: Postgres,
-        server: Process,
-        address: String,
-        master_key: String,
+        dir: TempDir, simulator: Simulator, postgres: Postgres, server: Process, address: String, master_key: String,
         settings: Settings,
     ) -> Self {
         let pool = store::connect(postgres.options(), 4).await.expect("the database takes connections");
@@ -427,11 +422,7 @@ fn master_key() -> String {
 
 /// Starts `bellwire serve` and waits until it is ready, on that Postgres or one of its own. Answers its address.
 async fn serve(
-    dir: &TempDir,
-    postgres: Option<&Postgres>,
-    simulator: &Simulator,
-    receivers: &[Receiver],
-    master_key: &str,
+    dir: &TempDir, postgres: Option<&Postgres>, simulator: &Simulator, receivers: &[Receiver], master_key: &str,
     settings: &[(&str, &str)],
 ) -> (Process, String) {
     // Another process could take the port before the server, which would then fail with an error.

@@ -56,10 +56,7 @@ impl From<AlertRow> for AlertResponse {
 /// Lists all alerts: open ones first, each group from the newest alert.
 #[utoipa::path(get, path = "/v1/alerts", tag = "Operations", responses((status = 200, body = Page<AlertResponse>)))]
 pub(crate) async fn list(
-    _: Watcher,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    _: Watcher, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = alerts::list(&state.pool, cut.ask()).await?;
@@ -70,9 +67,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations",
     responses((status = 200, body = AlertResponse)))]
 pub(crate) async fn resolve(
-    operator: Operator,
-    State(state): State<ApiState>,
-    PathId(id): PathId<AlertId>,
+    operator: Operator, State(state): State<ApiState>, PathId(id): PathId<AlertId>,
 ) -> Result<axum::Json<AlertResponse>, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;

@@ -111,10 +111,7 @@ pub(crate) struct ApiKeysRevoked {
 #[utoipa::path(get, path = "/v1/apps/{app}/api-keys", tag = "API keys",
     responses((status = 200, body = Page<ApiKeyResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     list_of(&state, Some(server.app.id), &uri, &paging).await
 }
@@ -124,9 +121,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys", request_body = NewApiKey,
     responses((status = 201, body = NewApiKeyResponse)))]
 pub(crate) async fn create(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    Making(body, faults, pending): Making<NewApiKey>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, Making(body, faults, pending): Making<NewApiKey>,
 ) -> Result<Response, Instead> {
     create_for(&state, Some(server.app.id), &server.caller, (body, faults), pending).await
 }
@@ -136,9 +131,7 @@ pub(crate) async fn create(
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
     responses((status = 200, body = ApiKeysRevoked)))]
 pub(crate) async fn revoke(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<ApiKeyId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<ApiKeyId>,
     Query(query): Query<RevokeQuery>,
 ) -> Result<axum::Json<ApiKeysRevoked>, Problem> {
     revoke_of(&state, Some(server.app.id), &server.caller, id, query).await
@@ -151,27 +144,19 @@ pub(super) fn of_server() -> Router<ApiState> {
 }
 
 async fn list_of_server(
-    _: Operator,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    _: Operator, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     list_of(&state, None, &uri, &paging).await
 }
 
 async fn create_of_server(
-    operator: Operator,
-    State(state): State<ApiState>,
-    Making(body, faults, pending): Making<NewApiKey>,
+    operator: Operator, State(state): State<ApiState>, Making(body, faults, pending): Making<NewApiKey>,
 ) -> Result<Response, Instead> {
     create_for(&state, None, &operator.caller, (body, faults), pending).await
 }
 
 async fn revoke_of_server(
-    operator: Operator,
-    State(state): State<ApiState>,
-    PathId(id): PathId<ApiKeyId>,
-    Query(query): Query<RevokeQuery>,
+    operator: Operator, State(state): State<ApiState>, PathId(id): PathId<ApiKeyId>, Query(query): Query<RevokeQuery>,
 ) -> Result<axum::Json<ApiKeysRevoked>, Problem> {
     revoke_of(&state, None, &operator.caller, id, query).await
 }
@@ -183,11 +168,7 @@ async fn list_of(state: &ApiState, app: Option<AppId>, uri: &Uri, paging: &Pagin
 }
 
 async fn create_for(
-    state: &ApiState,
-    app: Option<AppId>,
-    maker: &Caller,
-    (mut body, mut faults): (NewApiKey, Faults),
-    pending: Pending,
+    state: &ApiState, app: Option<AppId>, maker: &Caller, (mut body, mut faults): (NewApiKey, Faults), pending: Pending,
 ) -> Result<Response, Instead> {
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     if app.is_none() {
@@ -240,11 +221,7 @@ fn check_descent(maker: &Caller, body: &NewApiKey) -> Result<(), Problem> {
 }
 
 async fn revoke_of(
-    state: &ApiState,
-    app: Option<AppId>,
-    by: &Caller,
-    id: ApiKeyId,
-    RevokeQuery { keep_descendants }: RevokeQuery,
+    state: &ApiState, app: Option<AppId>, by: &Caller, id: ApiKeyId, RevokeQuery { keep_descendants }: RevokeQuery,
 ) -> Result<axum::Json<ApiKeysRevoked>, Problem> {
     let target = api_keys::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("API key"))?;
     // Keys created by a key have no more scopes than their creator.

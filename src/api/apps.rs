@@ -274,9 +274,7 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
     responses((status = 201, body = NewAppResponse)))]
 pub(crate) async fn create(
-    operator: Operator,
-    State(state): State<ApiState>,
-    Making(body, mut faults, pending): Making<NewApp>,
+    operator: Operator, State(state): State<ApiState>, Making(body, mut faults, pending): Making<NewApp>,
 ) -> Result<Response, Instead> {
     let slug_rule = "must be 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen";
     faults.require(is_slug(&body.slug), "/slug", slug_rule);
@@ -329,10 +327,7 @@ pub(crate) async fn create(
 /// Lists all apps, the newest first. Apps that are being deleted are included.
 #[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<AppResponse>)))]
 pub(crate) async fn list(
-    _: Watcher,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    _: Watcher, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = apps::list(&state.pool, cut.ask()).await?;
@@ -348,9 +343,7 @@ pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppResponse> {
 /// Changes the given members of an app. Absent members keep their value, even if another request changes them at the same time.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", request_body = AppChange, responses((status = 200, body = AppResponse)))]
 pub(crate) async fn change(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
-    Draft(body, faults, _): Draft<AppChange>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>, Draft(body, faults, _): Draft<AppChange>,
 ) -> Result<axum::Json<AppResponse>, Problem> {
     let _changing = state.known_keys.changing();
     let mut tx = state.begin().await?;
@@ -384,9 +377,7 @@ pub(crate) struct Confirmation {
 /// only ids, are deleted when their retention ends.
 #[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppResponse)))]
 pub(crate) async fn delete(
-    operator: Operator,
-    State(state): State<ApiState>,
-    PathId(name): PathId<AppRef>,
+    operator: Operator, State(state): State<ApiState>, PathId(name): PathId<AppRef>,
     Query(Confirmation { confirm }): Query<Confirmation>,
 ) -> Result<(StatusCode, axum::Json<AppResponse>), Problem> {
     let (id, slug) = name.parts();

@@ -143,10 +143,7 @@ impl AppAuditQuery {
 #[utoipa::path(get, path = "/v1/audit-log", tag = "Operations",
     responses((status = 200, body = super::http::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list(
-    _: Operator,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<AuditQuery>,
+    _: Operator, State(state): State<ApiState>, uri: Uri, Query(query): Query<AuditQuery>,
 ) -> Result<Response, Problem> {
     let AuditQuery { app, actor, action, user_id, since, until, limit, iterator } = query;
     let app = match app.as_deref().map(AppRef::from) {
@@ -165,10 +162,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
     responses((status = 200, body = super::http::paging::Page<AuditEntryResponse>)))]
 pub(crate) async fn list_of_app(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<AppAuditQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(query): Query<AppAuditQuery>,
 ) -> Result<Response, Problem> {
     let (filter, paging) = query.read(&state.vault, Some(server.app.id))?;
     let cut = paging.cut()?;

@@ -120,10 +120,7 @@ pub(crate) struct ListQuery {
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<ListQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(query): Query<ListQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
     let rows = campaigns::list(&state.pool, server.app.id, query.state, cut.ask()).await?;
@@ -136,8 +133,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns", request_body = CampaignPlan,
     responses((status = 201, body = CampaignResponse)))]
 pub(crate) async fn create(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>,
     Making(body, faults, pending): Making<CampaignPlan>,
 ) -> Result<Response, Instead> {
     let checked = check(&state, &server.app, &body, faults).await?;
@@ -163,10 +159,7 @@ fn trigger(plan: &Plan) -> Option<&Trigger> {
 }
 
 async fn make(
-    server: &Server<MaySteerMessages>,
-    state: &ApiState,
-    mut once: Once,
-    stored: StoredPlan,
+    server: &Server<MaySteerMessages>, state: &ApiState, mut once: Once, stored: StoredPlan,
 ) -> Result<Response, Instead> {
     let (app, now) = (&server.app, state.clock.now());
     let id = CampaignId(state.clock.uuid());
@@ -231,9 +224,7 @@ fn slug_taken(slug: &str) -> Problem {
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     view(&state, &server.app, &row).await
@@ -261,9 +252,7 @@ async fn find(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Campai
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/plan", tag = "Campaigns",
     responses((status = 200, body = CampaignPlan)))]
 pub(crate) async fn show_plan(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySend>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignPlan>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     Ok(axum::Json(open(&state, &row)?.given))
@@ -274,9 +263,7 @@ pub(crate) async fn show_plan(
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignLocaleReports>)))]
 pub(crate) async fn show_locales(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<Page<CampaignLocaleReports>>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
@@ -288,9 +275,7 @@ pub(crate) async fn show_locales(
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/gateways", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignGatewayReports>)))]
 pub(crate) async fn show_gateways(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<Page<CampaignGatewayReports>>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
@@ -301,9 +286,7 @@ pub(crate) async fn show_gateways(
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/variants", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignVariantResponse>)))]
 pub(crate) async fn show_variants(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<Page<CampaignVariantResponse>>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let progress = view::progress(&state.pool, &row, &open(&state, &row)?.checked, state.clock.now()).await?;
@@ -314,9 +297,7 @@ pub(crate) async fn show_variants(
 #[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", request_body = CampaignPlan,
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn replace(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
     Draft(body, faults, _): Draft<CampaignPlan>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let (app, now) = (&server.app, state.clock.now());
@@ -348,9 +329,7 @@ fn no_draft() -> Problem {
 /// Deletes a draft or a finished campaign. Its messages stay. 409 while the campaign runs: cancel it first.
 #[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<StatusCode, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     // What it cascades to may be in the hands of retention, in another order.
@@ -382,9 +361,7 @@ pub(crate) struct CampaignClone {
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/clone", tag = "Campaigns",
     request_body = CampaignClone, responses((status = 201, body = CampaignResponse)))]
 pub(crate) async fn clone(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
     Making(body, mut faults, pending): Making<CampaignClone>,
 ) -> Result<Response, Instead> {
     faults.require(is_slug(&body.slug), "/slug", SLUG_RULE);
@@ -415,10 +392,7 @@ pub(crate) struct CampaignTestSend {
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/test", tag = "Campaigns",
     responses((status = 202, body = Accepted)))]
 pub(crate) async fn test(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
-    headers: HeaderMap,
+    server: Server<MaySend>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>, headers: HeaderMap,
     Json(body, octets): Json<CampaignTestSend>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
@@ -433,10 +407,7 @@ pub(crate) async fn test(
 }
 
 async fn compose_test(
-    state: &ApiState,
-    app: &App,
-    given: &CampaignPlan,
-    body: CampaignTestSend,
+    state: &ApiState, app: &App, given: &CampaignPlan, body: CampaignTestSend,
 ) -> Result<Composed, Problem> {
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
     let mut message = message

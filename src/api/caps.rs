@@ -38,8 +38,7 @@ impl From<&Caps> for CapSettings {
 /// Shows the app's frequency caps.
 #[utoipa::path(get, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapSettings)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
+    server: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<axum::Json<CapSettings>, Problem> {
     Ok(axum::Json((&caps::read(&state.pool, server.app.id).await?).into()))
 }
@@ -48,9 +47,7 @@ pub(crate) async fn show(
 /// tiers as before keeps its counts.
 #[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", request_body = CapSettings, responses((status = 200, body = CapSettings)))]
 pub(crate) async fn change(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    Draft(body, mut faults, _): Draft<CapSettings>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, Draft(body, mut faults, _): Draft<CapSettings>,
 ) -> Result<axum::Json<CapSettings>, Problem> {
     let caps = Caps::parse(&body.caps).unwrap_or_else(|errors| {
         errors.into_iter().for_each(|error| faults.refuse(format!("/caps{}", error.pointer), error.detail));
@@ -64,8 +61,7 @@ pub(crate) async fn change(
 /// Deletes the app's frequency caps.
 #[utoipa::path(delete, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write(&server, &state, &Caps::default()).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -134,10 +134,7 @@ impl From<DeadLetterRow> for DeadLetterResponse {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(DeadLetterFilter, Paging),
     responses((status = 200, body = Page<DeadLetterResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Filtered(filter, paging): Filtered<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Filtered(filter, paging): Filtered<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let _place = match filter == DeadLetterFilter::default() {
@@ -166,9 +163,7 @@ pub(crate) struct Grouping {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters", params(Grouping, DeadLetterFilter),
     responses((status = 200, body = Page<DeadLetterGroup>)))]
 pub(crate) async fn groups(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Filtered(filter, Grouping { by }): Filtered<Grouping>,
+    server: Server<MayRead>, State(state): State<ApiState>, Filtered(filter, Grouping { by }): Filtered<Grouping>,
 ) -> Result<axum::Json<Page<DeadLetterGroup>>, Problem> {
     let _place = state.place_to_search(server.app.id).await?;
     let data = dead_letters::groups(state.reads.pool(), server.app.id, &filter, by).await?;
@@ -201,18 +196,14 @@ pub(crate) struct DeadLetterDetail {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
     responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<DeadLetterId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<DeadLetterId>,
 ) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     give(&state, &server, id).await
 }
 
 /// Returns a dead letter after an action. If the response has content, the audit log records the caller.
 async fn give<S>(
-    state: &ApiState,
-    server: &Server<S>,
-    id: DeadLetterId,
+    state: &ApiState, server: &Server<S>, id: DeadLetterId,
 ) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let opened = open(state, server.app.id, &server.caller, id).await?;
     if opened.content_state == ContentState::Shown {

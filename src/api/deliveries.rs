@@ -149,10 +149,7 @@ fn standing(held: bool, retries: Option<i32>, last: Option<Ending>) -> DeliveryS
 }
 
 async fn read(
-    state: &ApiState,
-    app: AppId,
-    message: MessageId,
-    rows: Vec<DeliveryRow>,
+    state: &ApiState, app: AppId, message: MessageId, rows: Vec<DeliveryRow>,
 ) -> Result<Vec<(SubscriptionId, DeliveryResponse)>, Problem> {
     let terms = messages::terms(&state.pool, app, message).await?;
     let terms = terms.ok_or_else(|| missing(state, message))?;
@@ -191,10 +188,7 @@ async fn read(
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries", tag = "Messages",
     responses((status = 200, body = Page<DeliveryResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(message): PathId<MessageId>,
-    uri: Uri,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(message): PathId<MessageId>, uri: Uri,
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
@@ -208,9 +202,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}", tag = "Messages",
     responses((status = 200, body = DeliveryResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(message): PathId<MessageId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(message): PathId<MessageId>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<axum::Json<DeliveryResponse>, Problem> {
     let id = kept_under(&state, &server.app, message, id).await?;
@@ -219,10 +211,7 @@ pub(crate) async fn show(
 
 /// Returns the subscription id under which a delivery is stored: the given one, or its successor's if the delivery moved.
 async fn kept_under(
-    state: &ApiState,
-    app: &App,
-    message: MessageId,
-    id: SubscriptionId,
+    state: &ApiState, app: &App, message: MessageId, id: SubscriptionId,
 ) -> Result<SubscriptionId, Problem> {
     let find = |id| deliveries::list(&state.pool, app.id, message, Some(id), Keyset::newest(1), state.clock.now());
     let here = find(id).await?.pop();
@@ -238,10 +227,7 @@ async fn kept_under(
 }
 
 async fn one(
-    state: &ApiState,
-    app: AppId,
-    message: MessageId,
-    id: SubscriptionId,
+    state: &ApiState, app: AppId, message: MessageId, id: SubscriptionId,
 ) -> Result<axum::Json<DeliveryResponse>, Problem> {
     let rows = deliveries::list(&state.pool, app, message, Some(id), Keyset::newest(1), state.clock.now()).await?;
     let found = read(state, app, message, rows).await?.pop();
@@ -252,9 +238,7 @@ async fn one(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
     responses((status = 202, body = DeliveryResponse)))]
 pub(crate) async fn retry(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(message): PathId<MessageId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(message): PathId<MessageId>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<(StatusCode, axum::Json<DeliveryResponse>), Problem> {
     let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
@@ -271,9 +255,7 @@ pub(crate) async fn retry(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
     responses((status = 200, body = DeliveryResponse)))]
 pub(crate) async fn cancel(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(message): PathId<MessageId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(message): PathId<MessageId>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<axum::Json<DeliveryResponse>, Problem> {
     let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);

@@ -150,9 +150,7 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
 #[utoipa::path(get, path = "/v1/apps/{app}/engagement", tag = "Operations",
     responses((status = 200, body = EngagementResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(EngagementQuery { days }): Query<EngagementQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, Query(EngagementQuery { days }): Query<EngagementQuery>,
 ) -> Result<axum::Json<EngagementResponse>, Problem> {
     let days = days.unwrap_or(DAYS_DEFAULT);
     if !(1..=DAYS_MAX).contains(&days) {

@@ -109,10 +109,8 @@ pub(crate) struct EventQuery {
 #[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
     responses((status = 200, content((Page<EventResponse> = "application/json"), (EventLine = "application/x-ndjson")))))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(EventQuery { limit, iterator, after }): Query<EventQuery>,
-    mut request: Request,
+    server: Server<MayRead>, State(state): State<ApiState>,
+    Query(EventQuery { limit, iterator, after }): Query<EventQuery>, mut request: Request,
 ) -> Result<Response, Problem> {
     let app = server.app.id;
     let Some(after) = after else {

@@ -99,9 +99,7 @@ pub(crate) async fn to_page() -> Redirect {
 /// Returns the example app, created if missing, with the page's origin added. `None`: the origin is unknown, an operator's app
 /// has that slug, or the app has the maximum number of origins.
 pub(crate) async fn app(
-    state: &ApiState,
-    visitor: ExampleVisitor,
-    headers: &HeaderMap,
+    state: &ApiState, visitor: ExampleVisitor, headers: &HeaderMap,
 ) -> Result<Option<(App, String)>, Problem> {
     let Some(origin) = state.settings.example.as_ref().and_then(|example| example.origin(visitor, headers)) else {
         return Ok(None);
@@ -173,9 +171,7 @@ pub(crate) struct ExampleConfig {
 
 /// Returns the configuration of the example page.
 pub(crate) async fn config(
-    State(state): State<ApiState>,
-    Extension(visitor): Extension<ExampleVisitor>,
-    headers: HeaderMap,
+    State(state): State<ApiState>, Extension(visitor): Extension<ExampleVisitor>, headers: HeaderMap,
 ) -> Result<axum::Json<ExampleConfig>, Problem> {
     let (app, server) = app(&state, visitor, &headers).await?.ok_or_else(without_app)?;
     Ok(axum::Json(ExampleConfig { app: SLUG, app_id: app.id, server }))
@@ -197,9 +193,7 @@ pub(crate) struct ExampleSent {
 /// Sends a message to the subscription of the example app whose token is in the request. Only the page itself can call it, a
 /// few times a minute.
 pub(crate) async fn send(
-    State(state): State<ApiState>,
-    Extension(visitor): Extension<ExampleVisitor>,
-    headers: HeaderMap,
+    State(state): State<ApiState>, Extension(visitor): Extension<ExampleVisitor>, headers: HeaderMap,
     Json(wish, _): Json<Wish>,
 ) -> Result<(StatusCode, axum::Json<ExampleSent>), Problem> {
     state.limits.tried(visitor.address)?;

@@ -121,10 +121,7 @@ pub(crate) struct ExportQuery {
 /// Lists the last 100 exports of an app, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/exports", tag = "Apps", responses((status = 200, body = Page<ExportView>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = exports::list(&state.pool, server.app.id, cut.ask()).await?;
@@ -145,10 +142,7 @@ pub(crate) async fn list(
     responses((status = 200, content(
         (serde_json::Value = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
-    server: Server<MayExport>,
-    State(state): State<ApiState>,
-    Query(query): Query<ExportQuery>,
-    mut request: Request,
+    server: Server<MayExport>, State(state): State<ApiState>, Query(query): Query<ExportQuery>, mut request: Request,
 ) -> Result<Response, Problem> {
     let (contents, format) = (query.only.unwrap_or_default(), query.format.unwrap_or_default());
     if format == ExportFormat::Csv && contents == Contents::App {

@@ -281,8 +281,7 @@ pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Js
 /// Sets the limits of an app.
 #[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", request_body = FlowRequest, responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_app(
-    OfApp(scope, _): OfApp<MaySetPolicies>,
-    Draft(body, faults, _): Draft<FlowRequest>,
+    OfApp(scope, _): OfApp<MaySetPolicies>, Draft(body, faults, _): Draft<FlowRequest>,
 ) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(body.check(faults)?).await
 }
@@ -325,8 +324,7 @@ pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowRes
 #[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", request_body = FlowRequest,
     responses((status = 200, body = FlowResponse)))]
 pub(crate) async fn set_lane(
-    OfLane(scope): OfLane,
-    Draft(body, faults, _): Draft<FlowRequest>,
+    OfLane(scope): OfLane, Draft(body, faults, _): Draft<FlowRequest>,
 ) -> Result<axum::Json<FlowResponse>, Problem> {
     scope.change_and_show(body.check(faults)?).await
 }

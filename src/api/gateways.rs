@@ -233,9 +233,7 @@ pub(crate) struct LaneQuery {
 /// Lists lanes, the newest first: of all apps that the caller may read, or of one app.
 #[utoipa::path(get, path = "/v1/gateways", tag = "Operations", responses((status = 200, body = Page<LaneResponse>)))]
 pub(crate) async fn list(
-    onlooker: Onlooker,
-    State(state): State<ApiState>,
-    uri: Uri,
+    onlooker: Onlooker, State(state): State<ApiState>, uri: Uri,
     Query(LaneQuery { app, limit, iterator }): Query<LaneQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit, iterator }.cut()?;
@@ -270,9 +268,7 @@ pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: La
 /// Returns a lane.
 #[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", responses((status = 200, body = LaneResponse)))]
 pub(crate) async fn show(
-    onlooker: Onlooker,
-    State(state): State<ApiState>,
-    PathId(lane): PathId<LaneNumber>,
+    onlooker: Onlooker, State(state): State<ApiState>, PathId(lane): PathId<LaneNumber>,
 ) -> Result<axum::Json<LaneResponse>, Problem> {
     let row = visible_lane(&state, &onlooker, lane.0).await?;
     let view = views(&state, &[row], onlooker.apps.is_none()).await?.pop().expect("one row, one view");

@@ -184,11 +184,7 @@ impl Unproven {
 
 /// Checks that a token proves `user`. `names` are the app's id and slug, which `aud` may contain.
 pub(crate) fn prove(
-    token: &str,
-    user: &str,
-    app: [&str; 2],
-    keys: &[(IdentityKeyId, Key)],
-    now: Timestamp,
+    token: &str, user: &str, app: [&str; 2], keys: &[(IdentityKeyId, Key)], now: Timestamp,
 ) -> Result<(), Unproven> {
     if token.len() > TOKEN_MAX {
         return Err(Unproven::Malformed);
@@ -263,11 +259,7 @@ impl AudienceNames {
 }
 
 fn check_jwt(
-    token: &str,
-    user: &str,
-    app: [&str; 2],
-    keys: &[(IdentityKeyId, Key)],
-    now: Timestamp,
+    token: &str, user: &str, app: [&str; 2], keys: &[(IdentityKeyId, Key)], now: Timestamp,
 ) -> Result<(), Unproven> {
     if has_extensions(token) {
         return Err(Unproven::Extension);

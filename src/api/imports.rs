@@ -170,10 +170,7 @@ pub(crate) struct ResumeQuery {
 #[utoipa::path(get, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
     responses((status = 200, body = Page<ImportView>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = imports::list(&state.pool, server.app.id, cut.ask()).await?;
@@ -184,9 +181,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
     responses((status = 200, body = ImportView)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<ImportId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<ImportId>,
 ) -> Result<axum::Json<ImportView>, Problem> {
     let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(|| Problem::not_found("import"))?;
     view(&state, row).await
@@ -210,9 +205,7 @@ async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 201, body = ImportView)))]
 pub(crate) async fn create(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    Query(query): Query<ImportQuery>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, Query(query): Query<ImportQuery>,
     request: Request,
 ) -> Result<(StatusCode, axum::Json<ImportView>), Problem> {
     let format = query.format.or_else(|| said_format(&request)).ok_or_else(|| {
@@ -243,11 +236,8 @@ pub(crate) async fn create(
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 200, body = ImportView)))]
 pub(crate) async fn resume(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<ImportId>,
-    Query(query): Query<ResumeQuery>,
-    request: Request,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(id): PathId<ImportId>,
+    Query(query): Query<ResumeQuery>, request: Request,
 ) -> Result<axum::Json<ImportView>, Problem> {
     let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(|| Problem::not_found("import"))?;
     let from = query.from.unwrap_or(1);
@@ -268,11 +258,8 @@ pub(crate) async fn resume(
 }
 
 async fn take_in(
-    server: &Server<MayChangeSubscribers>,
-    state: &ApiState,
-    how: (ImportFormat, RecordReader, Transcoder),
-    incoming: Incoming,
-    mut request: Request,
+    server: &Server<MayChangeSubscribers>, state: &ApiState, how: (ImportFormat, RecordReader, Transcoder),
+    incoming: Incoming, mut request: Request,
 ) -> Result<axum::Json<ImportView>, Problem> {
     let id = incoming.id;
     let incoming = Incoming { recheck: request.extensions_mut().remove::<Recheck>(), ..incoming };

@@ -61,9 +61,7 @@ pub(crate) struct LinkCheckResponse {
 #[utoipa::path(post, path = "/v1/apps/{app}/link-check", tag = "Messages",
     responses((status = 200, body = LinkCheckResponse)))]
 pub(crate) async fn check(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    Json(body, _): Json<LinkCheckRequest>,
+    server: Server<MaySend>, State(state): State<ApiState>, Json(body, _): Json<LinkCheckRequest>,
 ) -> Result<axum::Json<LinkCheckResponse>, Problem> {
     let site = server.app.origins.first().and_then(|origin| Url::parse(origin).ok());
     let parsed = Url::options().base_url(site.as_ref()).parse(&body.url);

@@ -9,9 +9,7 @@ use bellwire_store::measurement;
 
 /// Returns the parameters for links of a message. `None`: the app has none, or the message was deleted.
 pub(super) async fn of_message(
-    state: &ApiState,
-    app: AppId,
-    message: MessageId,
+    state: &ApiState, app: AppId, message: MessageId,
 ) -> Result<Option<LinkParameters>, Problem> {
     if let Some(known) = state.known_link_tags.recall(message) {
         return Ok(known);

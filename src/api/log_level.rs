@@ -85,9 +85,7 @@ pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<a
 /// again.
 #[utoipa::path(put, path = "/v1/log-level", tag = "Operations", request_body = LogLevelRequest, responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn set(
-    operator: Operator,
-    State(state): State<ApiState>,
-    Draft(body, faults, _): Draft<LogLevelRequest>,
+    operator: Operator, State(state): State<ApiState>, Draft(body, faults, _): Draft<LogLevelRequest>,
 ) -> Result<axum::Json<LogLevelResponse>, Problem> {
     let now = state.clock.now();
     let wanted = body.check(now, faults)?;
@@ -102,8 +100,7 @@ pub(crate) async fn set(
 /// Removes the temporary log level. All processes return to the level of their start within two seconds.
 #[utoipa::path(delete, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelResponse)))]
 pub(crate) async fn delete(
-    operator: Operator,
-    State(state): State<ApiState>,
+    operator: Operator, State(state): State<ApiState>,
 ) -> Result<axum::Json<LogLevelResponse>, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;

@@ -109,11 +109,8 @@ pub(super) fn routes(state: &ApiState, api: Router) -> Router<ApiState> {
 }
 
 async fn serve(
-    service: StreamableHttpService<McpServer, NeverSessionManager>,
-    KeyHolder(caller): KeyHolder,
-    Query(McpQuery { access }): Query<McpQuery>,
-    State(state): State<ApiState>,
-    request: Request,
+    service: StreamableHttpService<McpServer, NeverSessionManager>, KeyHolder(caller): KeyHolder,
+    Query(McpQuery { access }): Query<McpQuery>, State(state): State<ApiState>, request: Request,
 ) -> Result<Response, Problem> {
     let may_write = match state.settings.mcp {
         McpAccess::Off => return Err(Problem::not_found("route")),
@@ -145,9 +142,7 @@ impl ServerHandler for McpServer {
     }
 
     async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        &self, _: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let (_, connection) = origin(&context)?;
         let tools = TOOLS.iter().filter(|tool| connection.refusal(tool).is_none()).map(|tool| tool.tool.clone());
@@ -155,8 +150,7 @@ impl ServerHandler for McpServer {
     }
 
     async fn call_tool(
-        &self,
-        CallToolRequestParams { name, arguments, .. }: CallToolRequestParams,
+        &self, CallToolRequestParams { name, arguments, .. }: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (parts, connection) = origin(&context)?;

@@ -132,8 +132,7 @@ fn is_host(text: &str) -> bool {
 /// Returns how the app measures what its campaigns achieve.
 #[utoipa::path(get, path = "/v1/apps/{app}/measurement", tag = "Apps", responses((status = 200, body = MeasurementSettings)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
+    server: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<axum::Json<MeasurementSettings>, Problem> {
     Ok(axum::Json(MeasurementSettings::new(measurement::rule(&state.pool, server.app.id).await?)))
 }
@@ -142,8 +141,7 @@ pub(crate) async fn show(
 #[utoipa::path(put, path = "/v1/apps/{app}/measurement", tag = "Apps", request_body = MeasurementSettings,
     responses((status = 200, body = MeasurementSettings)))]
 pub(crate) async fn change(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
     Draft(settings, mut faults, _): Draft<MeasurementSettings>,
 ) -> Result<axum::Json<MeasurementSettings>, Problem> {
     let rule = settings.check(&mut faults);
@@ -155,17 +153,14 @@ pub(crate) async fn change(
 /// Deletes the settings: conversions are no longer attributed to campaigns, and links stay as they are.
 #[utoipa::path(delete, path = "/v1/apps/{app}/measurement", tag = "Apps", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write(&server, &state, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn write(
-    server: &Server<MayChangeSettings>,
-    state: &ApiState,
-    rule: Option<&MeasurementRule>,
+    server: &Server<MayChangeSettings>, state: &ApiState, rule: Option<&MeasurementRule>,
 ) -> Result<(), Problem> {
     let app = server.app.id;
     let mut tx = state.begin().await?;
@@ -188,9 +183,7 @@ pub(crate) struct ResultsQuery {
 /// Returns what the app's campaigns with a control group caused together: those that began in a quarter.
 #[utoipa::path(get, path = "/v1/apps/{app}/results", tag = "Campaigns", responses((status = 200, body = AppResult)))]
 pub(crate) async fn show_results(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(ResultsQuery { quarter }): Query<ResultsQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, Query(ResultsQuery { quarter }): Query<ResultsQuery>,
 ) -> Result<axum::Json<AppResult>, Problem> {
     let now = state.clock.now();
     let quarter = quarter.unwrap_or_else(|| format!("{}-Q{}", now.year(), now.month0() / 3 + 1));

@@ -99,10 +99,7 @@ const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
             description = "Beats the policy's `retryDelay`; also `Upstash-Retry-Delay`")),
     responses((status = 202, body = Accepted), (status = 200, body = DryRun, description = "With `dry_run=true`")))]
 pub(crate) async fn send(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    Query(query): Query<SendQuery>,
-    headers: HeaderMap,
+    server: Server<MaySend>, State(state): State<ApiState>, Query(query): Query<SendQuery>, headers: HeaderMap,
     Draft(body, faults, octets): Draft<MessageRequest>,
 ) -> Result<Response, Problem> {
     let retries = RetryHeaders::read(&headers)?;
@@ -131,10 +128,7 @@ pub(crate) async fn send(
 
 /// Checks a message against the current state of the app.
 async fn compose(
-    state: &ApiState,
-    server: &Server<MaySend>,
-    retries: &RetryHeaders,
-    (mut body, faults): (MessageRequest, Faults),
+    state: &ApiState, server: &Server<MaySend>, retries: &RetryHeaders, (mut body, faults): (MessageRequest, Faults),
 ) -> Result<Composed, Problem> {
     let segment = body.to.segment(state, &server.app).await?;
     let mut templates = Templates::default();
@@ -156,9 +150,7 @@ async fn compose(
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<MessageId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     panics::point("show a message", id.0);
     view(&state, &server, id).await
@@ -178,9 +170,7 @@ async fn view<S>(state: &ApiState, server: &Server<S>, id: MessageId) -> Result<
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn pause(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<MessageId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     steer(&state, &server, id, MessageOrder::Pause).await
 }
@@ -189,9 +179,7 @@ pub(crate) async fn pause(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn resume(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<MessageId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     steer(&state, &server, id, MessageOrder::Resume).await
 }
@@ -200,9 +188,7 @@ pub(crate) async fn resume(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn cancel(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<MessageId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     steer(&state, &server, id, MessageOrder::Cancel).await
 }
@@ -211,9 +197,7 @@ pub(crate) async fn cancel(
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/by-key/{key}", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn show_by_key(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(key): PathId<MessageKey>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(key): PathId<MessageKey>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
     view(&state, &server, id).await
@@ -224,9 +208,7 @@ pub(crate) async fn show_by_key(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/by-key/{key}/cancel", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn cancel_by_key(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(key): PathId<MessageKey>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(key): PathId<MessageKey>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
     steer(&state, &server, id, MessageOrder::Cancel).await
@@ -237,10 +219,7 @@ async fn keyed(state: &ApiState, app: &App, MessageKey(key): &MessageKey) -> Res
 }
 
 async fn steer(
-    state: &ApiState,
-    server: &Server<MaySteerMessages>,
-    id: MessageId,
-    order: MessageOrder,
+    state: &ApiState, server: &Server<MaySteerMessages>, id: MessageId, order: MessageOrder,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     let action = match order {
         MessageOrder::Pause => AuditAction::MessagePaused,

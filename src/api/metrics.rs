@@ -142,9 +142,7 @@ impl ReliabilityResponse {
 }
 
 async fn hour(
-    state: &ApiState,
-    app: Option<AppId>,
-    query: &MetricsQuery,
+    state: &ApiState, app: Option<AppId>, query: &MetricsQuery,
 ) -> Result<Json<ReliabilityResponse>, Problem> {
     let now = state.clock.now();
     let until = query.until.unwrap_or(now);
@@ -161,9 +159,7 @@ async fn hour(
 #[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations",
     responses((status = 200, body = ReliabilityResponse)))]
 pub(crate) async fn show_all(
-    _: Watcher,
-    State(state): State<ApiState>,
-    Query(query): Query<MetricsQuery>,
+    _: Watcher, State(state): State<ApiState>, Query(query): Query<MetricsQuery>,
 ) -> Result<Json<ReliabilityResponse>, Problem> {
     hour(&state, None, &query).await
 }
@@ -172,9 +168,7 @@ pub(crate) async fn show_all(
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics/reliability", tag = "Operations",
     responses((status = 200, body = ReliabilityResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(query): Query<MetricsQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, Query(query): Query<MetricsQuery>,
 ) -> Result<Json<ReliabilityResponse>, Problem> {
     hour(&state, Some(server.app.id), &query).await
 }

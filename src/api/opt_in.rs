@@ -229,8 +229,7 @@ pub(super) fn offered(rows: Vec<(String, Value)>) -> Vec<OfferedTopic> {
 /// Returns the settings of the prompt.
 #[utoipa::path(get, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 200, body = PromptSettings)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
+    server: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<axum::Json<PromptSettings>, Problem> {
     Ok(axum::Json(PromptSettings::restore(apps::read_prompt(&state.pool, server.app.id).await?)))
 }
@@ -239,8 +238,7 @@ pub(crate) async fn show(
 #[utoipa::path(put, path = "/v1/apps/{app}/prompt", tag = "Apps", request_body = PromptSettings,
     responses((status = 200, body = PromptSettings)))]
 pub(crate) async fn change(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
     Draft(mut settings, mut faults, _): Draft<PromptSettings>,
 ) -> Result<axum::Json<PromptSettings>, Problem> {
     settings.check(&mut faults);
@@ -252,8 +250,7 @@ pub(crate) async fn change(
 /// Deletes the settings of the prompt. It then appears only if a page calls `show()`.
 #[utoipa::path(delete, path = "/v1/apps/{app}/prompt", tag = "Apps", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write(&server, &state, None).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -173,8 +173,7 @@ fn accept(app: &App, place: PolicyLevel, policy: Value) -> Result<(Value, Vec<Fi
 /// Returns the policies of all tiers, with the combined policy of each.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies", responses((status = 200, body = PolicyOverview)))]
 pub(crate) async fn list(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<Answer<PolicyOverview>, Problem> {
     let tiers = policies::tiers(&state.pool, app.id).await?;
     let tiers = Tier::ALL.into_iter().zip(tiers);
@@ -189,10 +188,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics", tag = "Policies",
     responses((status = 200, body = Page<PolicyResponse>)))]
 pub(crate) async fn list_topics(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = policies::topics(&state.pool, app.id, cut.ask()).await?;
@@ -205,9 +201,7 @@ pub(crate) async fn list_topics(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_tier(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(tier): PathId<Tier>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>, PathId(tier): PathId<Tier>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
     let policy = policies::tier(&state.pool, app.id, tier).await?;
     Ok(Answer(PolicyResponse::of_tier(&state, &app, tier, policy)))
@@ -218,9 +212,7 @@ pub(crate) async fn show_tier(
     request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn set_tier(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    PathId(tier): PathId<Tier>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, PathId(tier): PathId<Tier>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
     let (policy, warnings) = accept(&server.app, PolicyLevel::Tier, policy)?;
@@ -231,9 +223,7 @@ pub(crate) async fn set_tier(
 /// Deletes an app's policy of a tier. The built-in default then applies.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete_tier(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    PathId(tier): PathId<Tier>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, PathId(tier): PathId<Tier>,
 ) -> Result<StatusCode, Problem> {
     write_tier(&state, &server, tier, None).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -250,11 +240,7 @@ type InitialPolicy = Option<(Value, Actor)>;
 /// Checks the policy at `/policy` of a body that creates a subscription or topic. The caller needs the scope `policies`, as for
 /// changing a policy. Returns the policy to store, its actor, and warnings.
 pub(super) fn of_new(
-    place: PolicyLevel,
-    policy: Option<Value>,
-    app: &App,
-    caller: Option<&Caller>,
-    faults: &mut Faults,
+    place: PolicyLevel, policy: Option<Value>, app: &App, caller: Option<&Caller>, faults: &mut Faults,
 ) -> Result<(InitialPolicy, Vec<FieldError>), Problem> {
     let Some(policy) = policy else { return Ok((None, Vec::new())) };
     let caller = caller.filter(|caller| caller.may(Scope::Policies)).ok_or_else(|| {
@@ -267,10 +253,7 @@ pub(super) fn of_new(
 }
 
 async fn write_tier(
-    state: &ApiState,
-    server: &Server<MaySetPolicies>,
-    tier: Tier,
-    policy: Option<&Value>,
+    state: &ApiState, server: &Server<MaySetPolicies>, tier: Tier, policy: Option<&Value>,
 ) -> Result<(), Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
@@ -283,9 +266,7 @@ async fn write_tier(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_topic(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
     let found = policies::topic(&state.pool, app.id, &topic.0).await?;
     let own = found.ok_or_else(|| Problem::not_found("topic"))?;
@@ -297,9 +278,7 @@ pub(crate) async fn show_topic(
     request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn set_topic(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    PathId(TopicName(topic)): PathId<TopicName>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, PathId(TopicName(topic)): PathId<TopicName>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
     let (policy, warnings) = accept(&server.app, PolicyLevel::Topic, policy)?;
@@ -325,9 +304,7 @@ pub(crate) async fn set_topic(
 /// Deletes a topic's policy.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete_topic(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
     if policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? == WriteOutcome::Unknown {
@@ -342,9 +319,7 @@ pub(crate) async fn delete_topic(
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn show_subscription(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
     let id = current(&state, &app, id).await?;
     let own = policies::subscription(&state.pool, app.id, id).await?;
@@ -361,9 +336,7 @@ pub(crate) async fn show_subscription(
     request_body = DeliveryPolicy,
     responses((status = 200, body = PolicyResponse)))]
 pub(crate) async fn set_subscription(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyResponse>, Problem> {
     let (policy, warnings) = accept(&server.app, PolicyLevel::Subscription, policy)?;
@@ -376,9 +349,7 @@ pub(crate) async fn set_subscription(
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
     responses((status = 204)))]
 pub(crate) async fn delete_subscription(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     write_subscription(&state, &server, id, None).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -386,10 +357,7 @@ pub(crate) async fn delete_subscription(
 
 /// Stores the policy. Returns the id of the subscription that has it: the successor's if the given one was replaced.
 async fn write_subscription(
-    state: &ApiState,
-    server: &Server<MaySetPolicies>,
-    id: SubscriptionId,
-    policy: Option<&Value>,
+    state: &ApiState, server: &Server<MaySetPolicies>, id: SubscriptionId, policy: Option<&Value>,
 ) -> Result<SubscriptionId, Problem> {
     let mut tx = state.begin().await?;
     let row = aliases::lock_current(&mut tx, &state.vault, server.app.id, id, Right::Server).await?;

@@ -87,9 +87,7 @@ pub(crate) struct ReceiptsAccepted {
     request_body(content((ReceiptReports = "application/json"), (String = "text/plain"))),
     responses((status = 204), (status = 200, body = ReceiptAccepted), (status = 202, body = ReceiptsAccepted)))]
 pub(crate) async fn take(
-    State(state): State<ApiState>,
-    Extension(app): Extension<Arc<App>>,
-    request: Request,
+    State(state): State<ApiState>, Extension(app): Extension<Arc<App>>, request: Request,
 ) -> Result<Response, Problem> {
     let body = read_body(request, BODY_MAX, state.settings.body_timeout).await?;
     let now = state.clock.now();

@@ -60,9 +60,7 @@ pub(crate) struct RestoreResponse {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/restore", tag = "Subscriptions",
     responses((status = 200, body = RestoreResponse)))]
 pub(crate) async fn restore(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    Json(request, _): Json<RestoreRequest>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, Json(request, _): Json<RestoreRequest>,
 ) -> Result<axum::Json<RestoreResponse>, Problem> {
     let now = state.clock.now();
     let RestoreRequest { lane, since, dry_run, .. } = request;

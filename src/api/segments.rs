@@ -175,10 +175,7 @@ async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Resul
 #[utoipa::path(get, path = "/v1/apps/{app}/segments", tag = "Segments",
     responses((status = 200, body = Page<SegmentResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = segments::list(&state.pool, server.app.id, None, cut.ask()).await?;
@@ -189,9 +186,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
     responses((status = 200, body = SegmentResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(name): PathId<SegmentName>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(name): PathId<SegmentName>,
 ) -> Result<axum::Json<SegmentResponse>, Problem> {
     find(&state, &server.app, &name).await.map(axum::Json)
 }
@@ -205,9 +200,7 @@ async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<Segment
 #[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", request_body = SegmentRequest,
     responses((status = 200, body = SegmentResponse), (status = 201, body = SegmentResponse, description = "It is new")))]
 pub(crate) async fn set(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(name): PathId<SegmentName>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(name): PathId<SegmentName>,
     Draft(body, mut faults, _): Draft<SegmentRequest>,
 ) -> Result<(StatusCode, axum::Json<SegmentResponse>), Problem> {
     let expression = Expression::parse(&body.expression);
@@ -238,9 +231,7 @@ pub(crate) async fn set(
 /// Deletes a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(delete, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(name): PathId<SegmentName>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(name): PathId<SegmentName>,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
@@ -257,9 +248,7 @@ pub(crate) async fn delete(
 #[utoipa::path(post, path = "/v1/apps/{app}/segments/preview", tag = "Segments",
     responses((status = 200, body = SegmentPreview)))]
 pub(crate) async fn preview(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Json(body, _): Json<SegmentPreviewRequest>,
+    server: Server<MayRead>, State(state): State<ApiState>, Json(body, _): Json<SegmentPreviewRequest>,
 ) -> Result<axum::Json<SegmentPreview>, Problem> {
     let chosen = SegmentChoice::read(&state, &server.app, &body.segment).await?;
     let chosen = chosen.map_err(|what| Problem::invalid_member("/segment", what))?;

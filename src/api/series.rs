@@ -141,9 +141,7 @@ fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[Messa
 
 /// Reads the rows of the pieces of a range, and calls a function with each.
 async fn for_each(
-    conn: &mut PgConnection,
-    wanted: &RollupFilter,
-    pieces: &[Piece],
+    conn: &mut PgConnection, wanted: &RollupFilter, pieces: &[Piece],
     mut take: impl FnMut(&RollupRow) -> Result<(), TooMany>,
 ) -> Result<(), Problem> {
     let mut read = 0;
@@ -189,10 +187,7 @@ async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Ve
 /// Adds the number of active subscriptions at the end of the range: the current number, minus later gains and plus later
 /// losses.
 async fn add_active(
-    conn: &mut PgConnection,
-    chart: &mut Chart<'_>,
-    shown: &RollupFilter,
-    until: Timestamp,
+    conn: &mut PgConnection, chart: &mut Chart<'_>, shown: &RollupFilter, until: Timestamp,
 ) -> Result<(), Problem> {
     for (lane, n) in rollups::active(conn).await? {
         chart.add_active(lane, n)?;
@@ -252,9 +247,7 @@ impl From<TooMany> for Problem {
         ("reason" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these: gone, unsubscribed, \
           replaced, expired, suspended, deleted")), responses((status = 200, body = ChartResponse)))]
 pub(crate) async fn chart_all(
-    _: Watcher,
-    State(state): State<ApiState>,
-    RawQuery(query): RawQuery,
+    _: Watcher, State(state): State<ApiState>, RawQuery(query): RawQuery,
 ) -> Result<Json<ChartResponse>, Problem> {
     charted(&state, None, query).await
 }
@@ -278,9 +271,7 @@ pub(crate) async fn chart_all(
         ("reason" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these")),
     responses((status = 200, body = ChartResponse)))]
 pub(crate) async fn chart(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    RawQuery(query): RawQuery,
+    server: Server<MayRead>, State(state): State<ApiState>, RawQuery(query): RawQuery,
 ) -> Result<Json<ChartResponse>, Problem> {
     charted(&state, Some(server.app.id), query).await
 }

@@ -190,10 +190,7 @@ pub(crate) struct PasswordChange {
 /// Sets the caller's password. All other sessions of the teammate end.
 #[utoipa::path(put, path = "/v1/session/password", tag = "Team", responses((status = 204)))]
 pub(crate) async fn set_password(
-    caller: InSession,
-    State(state): State<ApiState>,
-    parts: Parts,
-    Json(body, _): Json<PasswordChange>,
+    caller: InSession, State(state): State<ApiState>, parts: Parts, Json(body, _): Json<PasswordChange>,
 ) -> Result<StatusCode, Problem> {
     let (id, session) = (caller.teammate()?, &caller.signed_in.session);
     let email = session.email.as_deref().unwrap_or_default();
@@ -261,10 +258,7 @@ pub(crate) struct SessionListResponse {
 /// Lists the caller's sessions, the latest first.
 #[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<SessionListResponse>)))]
 pub(crate) async fn list(
-    caller: InSession,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    caller: InSession, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let (cut, now) = (paging.cut()?, state.clock.now());
     let session = &caller.signed_in.session;
@@ -279,9 +273,7 @@ pub(crate) async fn list(
 /// Ends one of the caller's sessions. A caller that may change the team can end any session.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn end(
-    caller: InSession,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SessionId>,
+    caller: InSession, State(state): State<ApiState>, PathId(id): PathId<SessionId>,
 ) -> Result<StatusCode, Problem> {
     let session = &caller.signed_in.session;
     let of = (!session.grants.may_change_team()).then_some(session.owner);
@@ -299,8 +291,7 @@ pub(crate) struct SessionsEndedResponse {
 /// Ends all sessions of the caller except this one.
 #[utoipa::path(delete, path = "/v1/sessions", tag = "Team", responses((status = 200, body = SessionsEndedResponse)))]
 pub(crate) async fn end_others(
-    caller: InSession,
-    State(state): State<ApiState>,
+    caller: InSession, State(state): State<ApiState>,
 ) -> Result<axum::Json<SessionsEndedResponse>, Problem> {
     let (session, now) = (&caller.signed_in.session, state.clock.now());
     let mut tx = state.begin().await?;

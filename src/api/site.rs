@@ -221,9 +221,7 @@ async fn try_page(headers: HeaderMap) -> Result<Response, Problem> {
 
 /// Returns the example page. The first request creates its app.
 async fn page(
-    State(state): State<ApiState>,
-    Extension(visitor): Extension<ExampleVisitor>,
-    headers: HeaderMap,
+    State(state): State<ApiState>, Extension(visitor): Extension<ExampleVisitor>, headers: HeaderMap,
 ) -> Result<Response, Problem> {
     example::app(&state, visitor, &headers).await?;
     let page = FILES.get("/example/index.html").ok_or_else(|| Problem::not_found("file"))?;

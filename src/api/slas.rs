@@ -63,9 +63,7 @@ pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>)
 /// Replaces the app's SLAs.
 #[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies", request_body = Slas, responses((status = 200, body = Slas)))]
 pub(crate) async fn change(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    Draft(mut body, mut faults, _): Draft<Slas>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, Draft(mut body, mut faults, _): Draft<Slas>,
 ) -> Result<axum::Json<Slas>, Problem> {
     for tier in Tier::ALL {
         let within = body.of(tier).is_none_or(|seconds| (1..=SECONDS_MAX).contains(&seconds));
@@ -79,8 +77,7 @@ pub(crate) async fn change(
 /// Deletes the app's SLAs.
 #[utoipa::path(delete, path = "/v1/apps/{app}/slas", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write(&server, &state, &mut Slas::default()).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -99,12 +99,7 @@ impl ApiState {
 
     /// Creates the state. Messages are stored with `sending_pool`, whose connections allow only index plans.
     pub fn new(
-        pool: PgPool,
-        sending_pool: PgPool,
-        vault: Vault,
-        clock: Clock,
-        gateways: Gateways,
-        engine: EngineHandle,
+        pool: PgPool, sending_pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways, engine: EngineHandle,
         settings: ApiConfig,
     ) -> Self {
         let limits = Arc::new(RequestLimits::new(&settings));

@@ -142,9 +142,7 @@ pub(crate) struct SubscriptionChange {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", request_body = NewSubscription, security(()),
     responses((status = 201, body = SubscriptionResponse), (status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn register(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    headers: HeaderMap,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, headers: HeaderMap,
     Draft(body, mut faults, _): Draft<NewSubscription>,
 ) -> Result<Response, Problem> {
     if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
@@ -235,9 +233,7 @@ fn check_replaces(replaces: Option<&Replaced>, by_server: bool, faults: &mut Fau
 }
 
 fn answer_registered(
-    state: &ApiState,
-    registered: Registered,
-    warnings: Vec<FieldError>,
+    state: &ApiState, registered: Registered, warnings: Vec<FieldError>,
     tell: impl FnOnce(Vec<RefusedField>) -> Vec<PartialWarning>,
 ) -> Result<Response, Problem> {
     let (status, row, topics, refused) = match registered {
@@ -277,9 +273,7 @@ fn attributes_too_large() -> Problem {
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn show(
-    client: RegistrationCaller<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    client: RegistrationCaller<MayRead>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
 ) -> Result<axum::Json<SubscriptionResponse>, Problem> {
     client.must_show_something()?;
     let found = subscriptions::find(&state.pool, client.app.id, id).await?;
@@ -294,10 +288,8 @@ pub(crate) async fn show(
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions", request_body = SubscriptionChange,
     responses((status = 200, body = SubscriptionResponse)))]
 pub(crate) async fn change(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
-    Draft(body, mut faults, _): Draft<SubscriptionChange>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>,
+    PathId(id): PathId<SubscriptionId>, Draft(body, mut faults, _): Draft<SubscriptionChange>,
 ) -> Result<axum::Json<SubscriptionResponse>, Problem> {
     client.must_show_something()?;
     // The person of a subscription is no detail: one who cannot be read must not be confused with the person before.
@@ -349,9 +341,7 @@ pub(crate) async fn change(
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn unsubscribe(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     client.must_show_something()?;
     let (app, now) = (client.app.id, state.clock.now());

@@ -141,10 +141,7 @@ pub(crate) struct TeammateChange {
 /// Lists the team, the latest invitation first.
 #[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<TeammateResponse>)))]
 pub(crate) async fn list(
-    _: TeamAdmin,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    _: TeamAdmin, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = team::list(&state.pool, cut.ask()).await?;
@@ -154,9 +151,7 @@ pub(crate) async fn list(
 /// Returns a teammate.
 #[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateResponse)))]
 pub(crate) async fn show(
-    _: TeamAdmin,
-    State(state): State<ApiState>,
-    PathId(id): PathId<TeammateId>,
+    _: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
 ) -> Result<axum::Json<TeammateResponse>, Problem> {
     read(&state.pool, id).await.map(axum::Json)
 }
@@ -174,9 +169,7 @@ fn unknown() -> Problem {
 #[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation,
     responses((status = 201, body = InvitationResponse)))]
 pub(crate) async fn invite(
-    admin: TeamAdmin,
-    State(state): State<ApiState>,
-    Making(body, mut faults, pending): Making<Invitation>,
+    admin: TeamAdmin, State(state): State<ApiState>, Making(body, mut faults, pending): Making<Invitation>,
 ) -> Result<Response, Instead> {
     let email = normal_email(&body.email);
     faults.require(email.is_some(), "/email", EMAIL_RULE);
@@ -202,9 +195,7 @@ pub(crate) async fn invite(
 /// Changes a teammate's roles, or suspends them. The change applies from the next request.
 #[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", request_body = TeammateChange, responses((status = 200, body = TeammateResponse)))]
 pub(crate) async fn change(
-    admin: TeamAdmin,
-    State(state): State<ApiState>,
-    PathId(id): PathId<TeammateId>,
+    admin: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
     Draft(body, mut faults, _): Draft<TeammateChange>,
 ) -> Result<axum::Json<TeammateResponse>, Problem> {
     admin.must_not_be(id)?;
@@ -240,10 +231,7 @@ pub(crate) async fn change(
 /// reset themselves: they change their own password with the current one.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", responses((status = 200, body = InvitationResponse)))]
 pub(crate) async fn reset(
-    admin: TeamAdmin,
-    State(state): State<ApiState>,
-    PathId(id): PathId<TeammateId>,
-    pending: Pending,
+    admin: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>, pending: Pending,
 ) -> Result<Response, Instead> {
     // A link sets a password without the current one, which a stranger at a signed-in browser does not have.
     admin.must_not_be(id)?;
@@ -266,9 +254,7 @@ pub(crate) async fn reset(
 /// teammate first.
 #[utoipa::path(delete, path = "/v1/team/{teammate}/oidc", tag = "Team", responses((status = 204)))]
 pub(crate) async fn unlink(
-    admin: TeamAdmin,
-    State(state): State<ApiState>,
-    PathId(id): PathId<TeammateId>,
+    admin: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
     let now = state.clock.now();
@@ -290,9 +276,7 @@ pub(crate) async fn unlink(
 /// person cannot return through the OpenID provider, unless invited again.
 #[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn delete(
-    admin: TeamAdmin,
-    State(state): State<ApiState>,
-    PathId(id): PathId<TeammateId>,
+    admin: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
     let mut tx = state.begin().await?;

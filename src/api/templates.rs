@@ -60,10 +60,7 @@ impl From<ListedTemplate> for TemplateResponse {
 #[utoipa::path(get, path = "/v1/apps/{app}/templates", tag = "Templates",
     responses((status = 200, body = Page<TemplateResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = templates::list(&state.pool, server.app.id, cut.ask()).await?;
@@ -74,9 +71,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
     responses((status = 200, body = TemplateResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(name): PathId<TemplateName>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(name): PathId<TemplateName>,
 ) -> Result<axum::Json<TemplateResponse>, Problem> {
     let row = templates::find(&state.pool, server.app.id, &name.0).await?;
     let row = row.ok_or_else(|| Problem::not_found("template"))?;
@@ -89,9 +84,7 @@ pub(crate) async fn show(
 #[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", request_body = Template,
     responses((status = 201, body = TemplateResponse), (status = 200, body = TemplateResponse, description = "It was there before")))]
 pub(crate) async fn put(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(TemplateName(name)): PathId<TemplateName>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(TemplateName(name)): PathId<TemplateName>,
     Draft(template, mut faults, _): Draft<Template>,
 ) -> Result<Response, Problem> {
     for fault in Compiled::check(&template) {
@@ -126,9 +119,7 @@ pub(crate) async fn put(
 /// Deletes a template. Messages sent before are unchanged: each has its own copy.
 #[utoipa::path(delete, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(TemplateName(name)): PathId<TemplateName>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(TemplateName(name)): PathId<TemplateName>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
     if templates::remove(&mut tx, server.app.id, &name).await? == WriteOutcome::Unknown {

@@ -98,10 +98,7 @@ pub(crate) struct TopicChange {
 /// Lists topics, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/topics", tag = "Topics", responses((status = 200, body = Page<TopicResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = topics::list(&state.pool, server.app.id, None, cut.ask()).await?;
@@ -112,9 +109,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
     responses((status = 200, body = TopicResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
 ) -> Result<axum::Json<TopicResponse>, Problem> {
     find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
@@ -128,9 +123,7 @@ async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<To
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", request_body = TopicRequest,
     responses((status = 200, body = TopicResponse), (status = 201, body = TopicResponse, description = "Created")))]
 pub(crate) async fn set(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(TopicName(topic)): PathId<TopicName>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(TopicName(topic)): PathId<TopicName>,
     Draft(body, mut faults, _): Draft<TopicRequest>,
 ) -> Result<(StatusCode, axum::Json<TopicResponse>), Problem> {
     let (policy, warnings) = of_new(PolicyLevel::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
@@ -165,9 +158,7 @@ pub(crate) async fn set(
 #[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", request_body = TopicChange,
     responses((status = 200, body = TopicResponse)))]
 pub(crate) async fn change(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
     Draft(body, mut faults, _): Draft<TopicChange>,
 ) -> Result<axum::Json<TopicResponse>, Problem> {
     if let Some(Some(display)) = &body.display {
@@ -197,9 +188,7 @@ pub(crate) async fn change(
 /// Deletes a topic and its policy. Its subscriptions stay, without the topic. 409 while a message to the topic is fanned out.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
     let mut tx = state.begin().await?;
@@ -220,9 +209,7 @@ pub(crate) async fn delete(
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     responses((status = 204)))]
 pub(crate) async fn join(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     set_member(&server, &state, topic, id, true).await
@@ -232,20 +219,14 @@ pub(crate) async fn join(
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
     responses((status = 204)))]
 pub(crate) async fn leave(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(topic): PathId<TopicName>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(topic): PathId<TopicName>,
     PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     set_member(&server, &state, topic, id, false).await
 }
 
 async fn set_member(
-    server: &Server<MayChangeSubscribers>,
-    state: &ApiState,
-    topic: TopicName,
-    id: SubscriptionId,
-    member: bool,
+    server: &Server<MayChangeSubscribers>, state: &ApiState, topic: TopicName, id: SubscriptionId, member: bool,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
     match membership::set_membership(&state.pool, &state.vault, (server.app.id, id), &topic.0, member, now).await? {

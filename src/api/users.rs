@@ -75,9 +75,7 @@ impl From<Erasure> for ErasureResponse {
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
     responses((status = 200, body = ErasureResponse), (status = 202, body = ErasureResponse)))]
 pub(crate) async fn erase(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(user): PathId<UserId>,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(user): PathId<UserId>,
 ) -> Result<Response, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
     let entry = server.did(AuditAction::UserErased, label(&state.vault, app, &user.0));
@@ -116,9 +114,7 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/erase", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn erase_subscription(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
 ) -> Result<StatusCode, Problem> {
     client.must_show_something()?;
     let (app, now) = (client.app.id, state.clock.now());
@@ -146,9 +142,7 @@ pub(crate) async fn erase_subscription(
 #[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
     responses((status = 200, body = ErasureResponse)))]
 pub(crate) async fn show_erasure(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<ErasureId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<ErasureId>,
 ) -> Result<axum::Json<ErasureResponse>, Problem> {
     let found = erasures::find(&state.pool, server.app.id, id).await?;
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))

@@ -99,12 +99,7 @@ pub(crate) struct VapidKeyExport {
 }
 
 pub(super) async fn add(
-    conn: &mut PgConnection,
-    state: &ApiState,
-    app: AppId,
-    pair: &SigningKey,
-    subject: &str,
-    role: Role,
+    conn: &mut PgConnection, state: &ApiState, app: AppId, pair: &SigningKey, subject: &str, role: Role,
 ) -> Result<VapidKeyResponse, Problem> {
     let now = state.clock.now();
     let retired_at = (role == Role::Retired).then_some(now);
@@ -151,8 +146,7 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys", request_body = NewVapidKey,
     responses((status = 201, body = VapidKeyResponse)))]
 pub(crate) async fn create(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>,
     Making(body, mut faults, pending): Making<NewVapidKey>,
 ) -> Result<Response, Instead> {
     let pair = read_pair(&body, &mut faults);
@@ -179,10 +173,7 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
     responses((status = 200, body = Page<VapidKeyResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = vapid_keys::list(&state.pool, server.app.id, cut.ask()).await?;
@@ -193,9 +184,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     responses((status = 200, body = VapidKeyResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<VapidKeyId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyResponse>, Problem> {
     Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
 }
@@ -204,9 +193,7 @@ pub(crate) async fn show(
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys", request_body = VapidKeyChange,
     responses((status = 200, body = VapidKeyResponse)))]
 pub(crate) async fn change(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<VapidKeyId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<VapidKeyId>,
     Draft(body, mut faults, _): Draft<VapidKeyChange>,
 ) -> Result<axum::Json<VapidKeyResponse>, Problem> {
     if let Err(error) = check_subject(&body.subject) {
@@ -225,9 +212,7 @@ pub(crate) async fn change(
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
     responses((status = 200, body = VapidKeyExport)))]
 pub(crate) async fn export(
-    server: Server<MayExport>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<VapidKeyId>,
+    server: Server<MayExport>, State(state): State<ApiState>, PathId(id): PathId<VapidKeyId>,
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {
     let not_found = || Problem::not_found("VAPID key");
     let key = find(&state, server.app.id, id).await?;

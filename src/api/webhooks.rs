@@ -291,10 +291,7 @@ impl WebhookSpec<'_> {
 /// Lists an app's webhooks.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", responses((status = 200, body = Page<WebhookResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = webhooks::list(&state.pool, server.app.id, None).await?;
@@ -307,9 +304,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
     responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
 ) -> Result<axum::Json<WebhookResponse>, Problem> {
     view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
@@ -327,9 +322,7 @@ async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> R
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", request_body = NewWebhook,
     responses((status = 201, body = WebhookResponse)))]
 pub(crate) async fn create(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    Making(body, mut faults, pending): Making<NewWebhook>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, Making(body, mut faults, pending): Making<NewWebhook>,
 ) -> Result<Response, Instead> {
     let wanted = WebhookSpec {
         name: &body.name,
@@ -365,9 +358,7 @@ pub(crate) async fn create(
 #[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", request_body = WebhookChange,
     responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn change(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
     Draft(body, faults, _): Draft<WebhookChange>,
 ) -> Result<axum::Json<WebhookResponse>, Problem> {
     let before = find(&state, server.app.id, id).await?;
@@ -404,9 +395,7 @@ pub(crate) async fn change(
 /// Deletes a webhook and its pending requests.
 #[utoipa::path(delete, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
     if webhooks::remove(&mut tx, server.app.id, id).await? == WriteOutcome::Unknown {
@@ -422,9 +411,7 @@ pub(crate) async fn delete(
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/rotate-secret", tag = "Webhooks",
     responses((status = 200, body = WebhookResponse)))]
 pub(crate) async fn rotate_secret(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
     Json(body, _): Json<SecretRotation>,
 ) -> Result<axum::Json<WebhookResponse>, Problem> {
     let hours = body.overlap_hours.unwrap_or(OVERLAP_DEFAULT_HOURS);

@@ -97,10 +97,7 @@ fn decode(prefix: &str, text: &str) -> Option<Zeroizing<[u8; KEY_LEN]>> {
 
 /// Derives the key that wraps a file key from the X25519 agreement, bound to the share and the recipient.
 fn wrapping_key(
-    ours: &PrivateKey,
-    theirs: &[u8; KEY_LEN],
-    share: &[u8; KEY_LEN],
-    recipient: &Recipient,
+    ours: &PrivateKey, theirs: &[u8; KEY_LEN], share: &[u8; KEY_LEN], recipient: &Recipient,
 ) -> Option<LessSafeKey> {
     let salt = [share.as_slice(), &recipient.0].concat();
     let theirs = UnparsedPublicKey::new(&X25519, theirs);

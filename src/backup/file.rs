@@ -63,11 +63,7 @@ pub(crate) enum BackupFileError {
 /// Writes a backup of all that `archive` returns. `is_whole` is called at the end of the archive; if it fails, the MAC
 /// is not written, and the file is not a valid backup.
 pub(super) fn write(
-    to: impl Write,
-    recipients: &[Recipient],
-    manifest: &Manifest,
-    mac: hmac::Context,
-    archive: impl Read,
+    to: impl Write, recipients: &[Recipient], manifest: &Manifest, mac: hmac::Context, archive: impl Read,
     is_whole: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     if recipients.is_empty() {
@@ -78,10 +74,7 @@ pub(super) fn write(
 }
 
 fn write_plain<W: Write>(
-    mut to: W,
-    manifest: &Manifest,
-    mut mac: hmac::Context,
-    mut archive: impl Read,
+    mut to: W, manifest: &Manifest, mut mac: hmac::Context, mut archive: impl Read,
     is_whole: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<W> {
     let mut head = MAGIC.to_vec();

@@ -74,11 +74,7 @@ pub(super) struct Running {
 
 impl Running {
     fn start(
-        program: PathBuf,
-        name: &'static str,
-        place: &LibpqEnvironment,
-        arguments: &[&str],
-        stdin: Stdio,
+        program: PathBuf, name: &'static str, place: &LibpqEnvironment, arguments: &[&str], stdin: Stdio,
     ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         // The environment of the server may contain the master key, and `PG…` variables would change the connection.

@@ -24,8 +24,7 @@ pub(super) struct CertificateFinding {
 }
 
 pub(super) async fn look(
-    pool: &PgPool,
-    certificate: &Certificate,
+    pool: &PgPool, certificate: &Certificate,
 ) -> Result<CertificateFinding, Box<dyn Display + Send>> {
     match certificate {
         Certificate::File(file) => {

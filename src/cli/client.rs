@@ -114,9 +114,7 @@ impl Client {
 
     /// Sends a request whose response may be of any length, and passes it on as it arrives.
     pub(super) async fn stream(
-        &self,
-        request: &ApiRequest,
-        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+        &self, request: &ApiRequest, mut take: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let mut answer = self.answer(request).await?.into_data_stream();
         while let Some(octets) = answer.try_next().await? {

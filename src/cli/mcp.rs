@@ -103,17 +103,13 @@ impl ServerHandler for Bridge {
     }
 
     async fn list_tools(
-        &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        &self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         self.result("tools/list", json!({})).await
     }
 
     async fn call_tool(
-        &self,
-        CallToolRequestParams { name, arguments, .. }: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        &self, CallToolRequestParams { name, arguments, .. }: CallToolRequestParams, _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let params = json!({"name": name, "arguments": arguments.unwrap_or_default()});
         self.result::<CallToolResult>("tools/call", params).await.map(Into::into)

@@ -79,9 +79,7 @@ impl FewSettings {
 
     /// Reads the settings, opens the client and runs a verb.
     pub(super) async fn with(
-        &self,
-        beginning: DataDirState,
-        verb: impl AsyncFnOnce(&Client) -> anyhow::Result<()>,
+        &self, beginning: DataDirState, verb: impl AsyncFnOnce(&Client) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let config = self.load()?;
         let client = Client::open(config, beginning).await?;

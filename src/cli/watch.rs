@@ -57,9 +57,7 @@ async fn run(call: &Call<'_>) -> anyhow::Result<()> {
 /// Passes on the events of a stream. Reconnects after the last event if the stream ends. Returns if the server refuses it or
 /// cannot be reached at first, or if `take` fails.
 pub(super) async fn follow(
-    client: &Client,
-    mut request: ApiRequest,
-    mut take: impl FnMut(&Frame) -> io::Result<()>,
+    client: &Client, mut request: ApiRequest, mut take: impl FnMut(&Frame) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let mut has_begun = false;
     loop {

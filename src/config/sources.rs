@@ -67,10 +67,7 @@ impl Sources<'_> {
     }
 
     pub(super) fn value<T: 'static>(
-        &self,
-        setting: &'static Setting,
-        kind: &ValueKind<T>,
-        all: &mut Vec<(&'static Setting, RawValue)>,
+        &self, setting: &'static Setting, kind: &ValueKind<T>, all: &mut Vec<(&'static Setting, RawValue)>,
     ) -> Result<T, Error> {
         let given = self.given(setting)?;
         let value = kind.parse(given.text.trim()).ok_or_else(|| refusal(setting, &given, kind.allowed()))?;

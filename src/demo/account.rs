@@ -118,11 +118,7 @@ impl KindCounts {
 
 /// Reads the results of server and simulator, and compares them.
 pub(super) async fn settle(
-    setup: &Setup,
-    browsers: &[Browser],
-    registering: Duration,
-    record: Record,
-    received: Received,
+    setup: &Setup, browsers: &[Browser], registering: Duration, record: Record, received: Received,
 ) -> anyhow::Result<Account> {
     let mut messages = ["campaign", "single messages"].map(|kind| KindCounts { kind, ..KindCounts::default() });
     messages[0].add(&counts(setup, &record.campaign).await?);
@@ -181,10 +177,7 @@ async fn pruned(setup: &Setup) -> anyhow::Result<u64> {
 
 /// Returns the server's reasons for deliveries of the campaign that no push service accepted.
 async fn reasons(
-    setup: &Setup,
-    browsers: &[Browser],
-    record: &Record,
-    received: &Received,
+    setup: &Setup, browsers: &[Browser], record: &Record, received: &Received,
 ) -> anyhow::Result<BTreeMap<String, u64>> {
     let mut reasons = BTreeMap::new();
     for place in received.without_campaign.iter().take(EXPLAINED_MAX) {
@@ -200,11 +193,7 @@ async fn reasons(
 }
 
 fn checks(
-    browsers: &[Browser],
-    record: &Record,
-    received: &Received,
-    [campaign, singles]: &[KindCounts; 2],
-    pruned: u64,
+    browsers: &[Browser], record: &Record, received: &Received, [campaign, singles]: &[KindCounts; 2], pruned: u64,
     report: &SimulatorReport,
 ) -> Vec<Check> {
     let fated = |fate| browsers.iter().filter(|browser| browser.fate == fate).count() as u64;

@@ -68,10 +68,7 @@ pub(super) struct Record {
 
 /// Sends everything and waits until every delivery has ended.
 pub(super) async fn run(
-    setup: &Setup,
-    browsers: &[Browser],
-    singles: u32,
-    progress: &Progress,
+    setup: &Setup, browsers: &[Browser], singles: u32, progress: &Progress,
 ) -> anyhow::Result<Record> {
     for rule in faults::lasting() {
         setup.simulator.add_rule(rule)?;
@@ -201,10 +198,7 @@ async fn wait_for(setup: &Setup, id: &str, show: impl Fn(&Value)) -> anyhow::Res
 
 /// Records holds and breakers of lanes until everything has ended.
 async fn watch(
-    setup: &Setup,
-    over: &AtomicBool,
-    began: Instant,
-    progress: &Progress,
+    setup: &Setup, over: &AtomicBool, began: Instant, progress: &Progress,
 ) -> anyhow::Result<Vec<TimelineEvent>> {
     let (mut seen, mut events) = (LaneStates::new(), Vec::new());
     loop {

@@ -45,11 +45,7 @@ impl Client {
 
     /// Sends a request and returns the response, which must be a success.
     pub(super) async fn call(
-        &self,
-        caller: Caller<'_>,
-        method: Method,
-        path: &str,
-        body: Bytes,
+        &self, caller: Caller<'_>, method: Method, path: &str, body: Bytes,
     ) -> anyhow::Result<Value> {
         let what = format!("{method} {path}");
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));

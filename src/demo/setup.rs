@@ -78,12 +78,7 @@ impl Setup {
     /// Starts all processes and creates the app. `browsers`: maximum number to register. A demo that stays up also gets a shop with a
     /// history.
     pub(super) async fn start(
-        seed: u64,
-        browsers: u32,
-        messages: u32,
-        keep: bool,
-        progress: &Progress,
-        interrupted: impl Future<Output = ()>,
+        seed: u64, browsers: u32, messages: u32, keep: bool, progress: &Progress, interrupted: impl Future<Output = ()>,
     ) -> anyhow::Result<Self> {
         let records = (browsers + messages) as usize;
         let simulator = Simulator::start(gateways::Options {
@@ -211,10 +206,7 @@ fn settings(dir: &Path, ca_file: &Path, simulator: &Simulator) -> Vec<(&'static 
 
 /// Makes the database and the operator's key and, for a demo that stays up, a shop with a history.
 async fn prepare(
-    settings: &[(&'static str, String)],
-    seed: u64,
-    keep: bool,
-    progress: &Progress,
+    settings: &[(&'static str, String)], seed: u64, keep: bool, progress: &Progress,
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<String> {
     let config = Config::load(&Flags::from_pairs(settings.iter().cloned()))?;
@@ -228,11 +220,7 @@ async fn prepare(
 }
 
 async fn prepare_in(
-    context: &mut Context,
-    config: &Config,
-    seed: u64,
-    keep: bool,
-    progress: &Progress,
+    context: &mut Context, config: &Config, seed: u64, keep: bool, progress: &Progress,
 ) -> anyhow::Result<String> {
     let Context { pool, vault, clock, .. } = &*context;
     let (_, operator) = api_keys::create(pool, vault, None, "operator", &[Scope::Operator], None, clock).await?;
@@ -245,8 +233,7 @@ async fn prepare_in(
 
 /// Starts `bellwire serve` and waits for its address in the log.
 async fn start_server(
-    settings: &[(&'static str, String)],
-    dir: &DataDir,
+    settings: &[(&'static str, String)], dir: &DataDir,
 ) -> anyhow::Result<(Child, ChildStdin, SocketAddr)> {
     let log = std::fs::File::create(log_of(&dir.path))?;
     let erased = if dir.kept { "".as_ref() } else { dir.path.as_os_str() };

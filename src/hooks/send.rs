@@ -341,11 +341,7 @@ impl SenderInner {
     }
 
     async fn post(
-        &self,
-        receiver: &Receiver,
-        claimed: &Claimed,
-        now: Timestamp,
-        start_before: Instant,
+        &self, receiver: &Receiver, claimed: &Claimed, now: Timestamp, start_before: Instant,
     ) -> Result<Reply, NoAnswer> {
         let failed = |why: String| NoAnswer::Failed(why);
         let body = self.vault.open(WEBHOOK_BODY, claimed.id, &claimed.body).map_err(|why| failed(why.to_string()))?;
@@ -443,11 +439,7 @@ fn health(answered: &Answered, takes_nothing: bool) -> Health {
 /// Records a response, or withdraws the permission if the response shows nothing. Returns the breaker's new state if it
 /// changed.
 fn record(
-    breaker: &mut Breaker,
-    permit: Permit,
-    health: Health,
-    posted_at: Timestamp,
-    now: Timestamp,
+    breaker: &mut Breaker, permit: Permit, health: Health, posted_at: Timestamp, now: Timestamp,
 ) -> Option<BreakerState> {
     match permit {
         Permit::Ordinary(number) => breaker.record(number, posted_at, now, health, &BREAKER),

@@ -270,10 +270,7 @@ fn reaches_rest(plan: &Plan, test: Test) -> bool {
 
 /// Returns the state of a campaign and the time of its next step. `ends_at`: time at which its messages are cancelled.
 fn outlook(
-    ahead: &Ahead,
-    next_run: NextRun,
-    ends_at: Option<Timestamp>,
-    now: Timestamp,
+    ahead: &Ahead, next_run: NextRun, ends_at: Option<Timestamp>, now: Timestamp,
 ) -> (CampaignState, Option<Timestamp>) {
     let run_at = match next_run {
         NextRun::At(at) => Some(at),

@@ -189,9 +189,7 @@ impl Context {
 /// Opens the database of a starting process, with retries for half a minute on [transient](store::is_transient) errors.
 /// Completed steps stay done. Returns `None` if `shutdown` completes first.
 pub(crate) async fn open_when_there(
-    config: &Config,
-    migrations: Migrations,
-    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    config: &Config, migrations: Migrations, mut shutdown: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<Option<Context>> {
     let deadline = Instant::now() + PATIENCE;
     loop {

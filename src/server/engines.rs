@@ -24,11 +24,7 @@ use bellwire_webpush::sealer::Sealer;
 /// Starts the engines of this process's roles. Returns the dispatcher of a worker, and the tasks that must not end by
 /// themselves.
 pub(super) fn start(
-    context: &Context,
-    config: &Config,
-    gateways: &Gateways,
-    receivers: &Gateways,
-    metrics: &Arc<Metrics>,
+    context: &Context, config: &Config, gateways: &Gateways, receivers: &Gateways, metrics: &Arc<Metrics>,
     tracer: &Tracer,
 ) -> (Option<Arc<Dispatcher>>, JoinSet<()>) {
     let Context { pool, worker_pool, vault, clock, .. } = context;

@@ -51,11 +51,7 @@ impl Listeners {
     }
 
     pub(super) fn serve(
-        self,
-        tls: Option<Tls>,
-        served: Served,
-        config: &Config,
-        stop: &Receiver<bool>,
+        self, tls: Option<Tls>, served: Served, config: &Config, stop: &Receiver<bool>,
     ) -> anyhow::Result<JoinSet<()>> {
         let (mut serving, limits) = (JoinSet::new(), http_limits(config));
         let port = self.main.local_addr()?.port();

@@ -198,8 +198,7 @@ pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
 /// Runs chunks until none is left, at most [`CHUNKS_MAX`]. The next round continues, so that no kind of sweep blocks
 /// the others.
 async fn sweep_up<F: Future<Output = sqlx::Result<bool>>>(
-    name: &str,
-    mut chunk: impl FnMut() -> F,
+    name: &str, mut chunk: impl FnMut() -> F,
 ) -> sqlx::Result<()> {
     for _ in 0..CHUNKS_MAX {
         if !chunk().await? {
@@ -343,10 +342,7 @@ pub async fn reseal(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Resul
 }
 
 async fn for_ever<F: Future<Output = sqlx::Result<()>>>(
-    clock: &Clock,
-    rest: &Rest,
-    name: &str,
-    work: impl Fn(Timestamp) -> F,
+    clock: &Clock, rest: &Rest, name: &str, work: impl Fn(Timestamp) -> F,
 ) {
     let mut chore = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
     loop {

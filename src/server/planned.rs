@@ -26,12 +26,7 @@ pub(super) fn open(vault: &Vault, id: CampaignId, plan: &[u8]) -> Option<Plan> {
 
 /// Composes a message of a plan to its whole audience. It lives no longer than the campaign.
 pub(super) fn message(
-    vault: &Vault,
-    app: AppId,
-    plan: &Plan,
-    body: &PlannedMessage,
-    content: &Zeroizing<Vec<u8>>,
-    now: Timestamp,
+    vault: &Vault, app: AppId, plan: &Plan, body: &PlannedMessage, content: &Zeroizing<Vec<u8>>, now: Timestamp,
 ) -> NewMessage {
     let id = MessageId(uuid_of(now));
     let left_s = plan.expires_at.and_then(|end| i32::try_from((end - now).num_seconds()).ok());

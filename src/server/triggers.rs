@@ -263,9 +263,7 @@ impl DueStep<'_> {
 
     /// Returns the browsers of each entry that its campaign's audience contains.
     async fn with_recipients(
-        &self,
-        conn: &mut PgConnection,
-        entries: Vec<Assigned>,
+        &self, conn: &mut PgConnection, entries: Vec<Assigned>,
     ) -> sqlx::Result<Vec<(Assigned, Vec<SubscriptionId>)>> {
         let app = self.trigger.app;
         let only: Vec<DueEntry> = entries.iter().map(|(entry, _)| entry.clone()).collect();
@@ -296,10 +294,7 @@ impl DueStep<'_> {
     }
 
     fn compose(
-        &self,
-        entry: &DueEntry,
-        variant: usize,
-        browsers: Vec<SubscriptionId>,
+        &self, entry: &DueEntry, variant: usize, browsers: Vec<SubscriptionId>,
     ) -> Result<Addressed, Unopenable> {
         let body = &self.plan.variants[variant].body;
         let content = Zeroizing::new(content(body, entry.properties(self.vault)?));
@@ -344,9 +339,7 @@ impl DueStep<'_> {
 
     /// Lets the recipients enter the campaigns that follow up this one. Returns the counts of these campaigns.
     async fn follow_up(
-        &self,
-        conn: &mut PgConnection,
-        sent: &[(MessageId, DueEntry, usize)],
+        &self, conn: &mut PgConnection, sent: &[(MessageId, DueEntry, usize)],
     ) -> sqlx::Result<BTreeMap<CampaignId, EntryCounts>> {
         let app = self.trigger.app;
         let observed = sent.iter().map(|(id, entry, _)| Observed {

@@ -14,9 +14,7 @@ fn take(slots: &ConnectionSlots, address: &str, in_handshake: bool) -> Result<Co
 
 /// Slots that one address after the other gets before one is refused.
 fn taken(
-    slots: &ConnectionSlots,
-    in_handshake: bool,
-    address: impl Fn(usize) -> String,
+    slots: &ConnectionSlots, in_handshake: bool, address: impl Fn(usize) -> String,
 ) -> (Vec<ConnectionSlot>, Full) {
     let mut held = Vec::new();
     loop {

@@ -96,8 +96,7 @@ fn told<'a>(lines: &'a [String], word: &str) -> &'a str {
 
 /// The shop has ninety days behind it, and plans ahead.
 async fn check_history(
-    read: &impl AsyncFn(&str) -> Value,
-    n: &impl AsyncFn(&str) -> usize,
+    read: &impl AsyncFn(&str) -> Value, n: &impl AsyncFn(&str) -> usize,
     states: &impl AsyncFn(&str) -> BTreeSet<String>,
 ) {
     let campaigns = states("/v1/apps/shop/campaigns").await;

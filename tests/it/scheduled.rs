@@ -39,10 +39,7 @@ async fn commit_before<T>(app: &TestApp, first: Transaction<'_, Postgres>, secon
 
 /// Commits `first` once so many sessions wait for locks, or `second` has ended.
 async fn commit_once_waiting<T>(
-    app: &TestApp,
-    first: Transaction<'_, Postgres>,
-    second: impl Future<Output = T>,
-    n: i64,
+    app: &TestApp, first: Transaction<'_, Postgres>, second: impl Future<Output = T>, n: i64,
 ) -> T {
     let (waiting, second) = (std::pin::pin!(until_waiting(&app.pool, n)), std::pin::pin!(second));
     match select(second, waiting).await {

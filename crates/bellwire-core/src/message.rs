@@ -196,10 +196,7 @@ impl Content {
     /// Builds content from the members of a request: exactly one of `content` and `payload`, `compact` only with `content`,
     /// `envelope: false` only with `payload`. The error lists all faults, including those of [`validate`](Self::validate).
     pub fn from_request(
-        content: Option<Notification>,
-        compact: Option<Notification>,
-        payload: Option<Payload>,
-        envelope: Option<bool>,
+        content: Option<Notification>, compact: Option<Notification>, payload: Option<Payload>, envelope: Option<bool>,
     ) -> Result<Self, Vec<Problem>> {
         let refuse = |pointer: &str, detail: &str| Err(vec![problem(pointer, detail)]);
         let made = match (content, payload) {

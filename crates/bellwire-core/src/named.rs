@@ -79,8 +79,7 @@ macro_rules! stored_as_text {
 
         impl $crate::sqlx::Encode<'_, $crate::sqlx::Postgres> for $Enum {
             fn encode_by_ref(
-                &self,
-                buffer: &mut $crate::sqlx::postgres::PgArgumentBuffer,
+                &self, buffer: &mut $crate::sqlx::postgres::PgArgumentBuffer,
             ) -> Result<$crate::sqlx::encode::IsNull, $crate::sqlx::error::BoxDynError> {
                 <&str as $crate::sqlx::Encode<'_, $crate::sqlx::Postgres>>::encode_by_ref(&self.name(), buffer)
             }

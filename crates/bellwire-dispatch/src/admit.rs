@@ -67,11 +67,7 @@ impl Admission {
     /// maximum of leases limits how often.
     #[must_use]
     pub(super) async fn rows(
-        &self,
-        rows: Vec<(LaneId, ClaimedRow)>,
-        written: FreshMessages,
-        lease: Uuid,
-        claimed_at: Instant,
+        &self, rows: Vec<(LaneId, ClaimedRow)>, written: FreshMessages, lease: Uuid, claimed_at: Instant,
     ) -> CheckedRows {
         self.shared.progress.started(rows.len());
         let wanted = rows.iter().map(|(_, row)| row.message).collect();
@@ -256,12 +252,7 @@ impl Admission {
 
     /// Builds the job of a delivery. The error is its result if it cannot be sent now.
     fn job(
-        &self,
-        recipient: &Recipient,
-        retries: u32,
-        message: &Arc<Message>,
-        lane: &Arc<LaneInfo>,
-        claimed_at: Instant,
+        &self, recipient: &Recipient, retries: u32, message: &Arc<Message>, lane: &Arc<LaneInfo>, claimed_at: Instant,
         ticket: Ticket,
     ) -> Result<Box<Job>, Fate> {
         if let Some(held) = self.hold(message, recipient, retries) {

@@ -64,11 +64,8 @@ pub(super) enum Recorded {
 impl OpenBatch {
     /// Creates an open batch without results.
     pub(super) fn new(
-        batch: &bellwire_store::queue::claims::Batch,
-        message: Arc<Message>,
-        lane: Arc<LaneInfo>,
-        lease_until: Timestamp,
-        taken_at: Instant,
+        batch: &bellwire_store::queue::claims::Batch, message: Arc<Message>, lane: Arc<LaneInfo>,
+        lease_until: Timestamp, taken_at: Instant,
     ) -> Self {
         let recipients: Vec<_> =
             batch.recipients.iter().map(|recipient| (recipient.subscription, recipient.life)).collect();

@@ -78,9 +78,7 @@ impl Catalog {
     /// Returns several messages. Those neither cached nor `written` just now are read in one query, because each one-time code
     /// is another message. Messages that do not exist or cannot be decrypted are omitted, with an error in the log.
     pub(super) async fn messages(
-        &self,
-        ids: BTreeSet<MessageId>,
-        written: FreshMessages,
+        &self, ids: BTreeSet<MessageId>, written: FreshMessages,
     ) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
         let now = self.clock.now();
         let mut found = HashMap::with_capacity(ids.len());
@@ -108,10 +106,7 @@ impl Catalog {
     /// Prepares new messages with the settings that their statement returned, and other messages with their apps' current
     /// settings.
     async fn read(
-        &self,
-        ids: &[MessageId],
-        written: FreshMessages,
-        now: Timestamp,
+        &self, ids: &[MessageId], written: FreshMessages, now: Timestamp,
     ) -> sqlx::Result<Vec<Result<Arc<Message>, CatalogError>>> {
         let FreshMessages { messages: mut rows, mut conditions } = written;
         if !ids.is_empty() {
@@ -146,9 +141,7 @@ impl Catalog {
 
     /// Returns a message and a lane. Logs a failure.
     pub(super) async fn open_both(
-        &self,
-        lane: LaneId,
-        message: MessageId,
+        &self, lane: LaneId, message: MessageId,
     ) -> Result<(Arc<Message>, Arc<LaneInfo>), CatalogError> {
         match (self.message(message).await, self.lane(lane).await) {
             (Ok(message), Ok(lane)) => Ok((message, lane)),

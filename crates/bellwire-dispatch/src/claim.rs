@@ -280,12 +280,7 @@ impl ClaimStage {
 
     /// Claims from one table until its work or its share of the room is used up.
     async fn draw_from(
-        self: &Arc<Self>,
-        source: WorkTable,
-        tier: Tier,
-        since: Timestamp,
-        lane: &LaneInfo,
-        part: RoomShare,
+        self: &Arc<Self>, source: WorkTable, tier: Tier, since: Timestamp, lane: &LaneInfo, part: RoomShare,
     ) -> sqlx::Result<Drew> {
         let (mut drew, mut most) = (Drew::default(), None);
         while self.is_ready() && !self.is_behind(source) && drew.n < DRAW_MAX {

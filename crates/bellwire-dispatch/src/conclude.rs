@@ -131,11 +131,7 @@ fn dead(job: &Job, reason: DeadReason, attempt: Attempt, sent: usize, id: DeadLe
 
 /// Returns a failure without a POST. `detail` is truncated to the stored length.
 pub(super) fn dead_unsent(
-    job: &Job,
-    reason: DeadReason,
-    detail: Option<String>,
-    now: Timestamp,
-    id: DeadLetterId,
+    job: &Job, reason: DeadReason, detail: Option<String>, now: Timestamp, id: DeadLetterId,
 ) -> Conclusion {
     let detail = detail.map(|mut detail| {
         detail.truncate(detail.floor_char_boundary(REASON_MAX));

@@ -70,9 +70,7 @@ impl FairQueue {
     /// Creates an empty queue of a worker with this start time. Lanes grow up to `limit_max` concurrent POSTs. `streams`
     /// returns the concurrent requests that an authority allows.
     pub(crate) fn new(
-        limit_max: u32,
-        started_at: Timestamp,
-        ran_low: impl Fn(LaneId, Tier) + Send + Sync + 'static,
+        limit_max: u32, started_at: Timestamp, ran_low: impl Fn(LaneId, Tier) + Send + Sync + 'static,
         streams: impl Fn(&str) -> Streams + Send + Sync + 'static,
     ) -> Self {
         let inner = Mutex::new(Queue::new(limit_max, started_at, Box::new(streams)));

@@ -41,10 +41,7 @@ pub(super) async fn run(pulse: Arc<Pulse>) {
 
 impl Pulse {
     pub(super) fn new(
-        shared: Arc<EngineContext>,
-        queue: Arc<FairQueue>,
-        settling: Arc<Settling>,
-        kicked: Arc<Notify>,
+        shared: Arc<EngineContext>, queue: Arc<FairQueue>, settling: Arc<Settling>, kicked: Arc<Notify>,
     ) -> Self {
         let pool = store::alone_beside(&shared.pool);
         Self { shared, queue, settling, kicked, pool, watch: Mutex::default() }

@@ -131,9 +131,7 @@ impl Job {
 
 /// Decrypts a subscription's address: `p256dh (65) | auth (16) | endpoint`.
 pub(super) fn open_address(
-    vault: &Vault,
-    subscription: SubscriptionId,
-    sealed: &[u8],
+    vault: &Vault, subscription: SubscriptionId, sealed: &[u8],
 ) -> Result<(BrowserKeys, Endpoint), UnusableRow> {
     let unusable = |why: String| UnusableRow { what: subscription.to_string(), why };
     let plain = vault.open(bellwire_vault::ADDRESS, subscription, sealed).map_err(|e| unusable(e.to_string()))?;

@@ -167,12 +167,7 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// Starts the engine. Its tasks never end by themselves: if one does, the process must end.
     pub fn start(
-        pool: PgPool,
-        vault: Vault,
-        clock: Clock,
-        gateways: Gateways,
-        metrics: Arc<Metrics>,
-        tracer: Tracer,
+        pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways, metrics: Arc<Metrics>, tracer: Tracer,
         settings: DispatchConfig,
     ) -> (Arc<Self>, JoinSet<()>) {
         let shared = Arc::new(EngineContext {

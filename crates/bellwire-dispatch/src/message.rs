@@ -68,11 +68,7 @@ pub(super) struct UnusableRow {
 impl Message {
     /// Prepares a stored message, with its app's delivery settings.
     pub(super) fn open(
-        row: &MessageRow,
-        conditions: &Conditions,
-        vault: &Vault,
-        server: &TierSettings,
-        tracer: &otlp::Tracer,
+        row: &MessageRow, conditions: &Conditions, vault: &Vault, server: &TierSettings, tracer: &otlp::Tracer,
     ) -> Result<Self, UnusableRow> {
         let unusable = |why: String| UnusableRow { what: row.id.to_string(), why };
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
@@ -149,10 +145,7 @@ pub(super) struct LaneInfo {
 
 /// Returns the data of a delivery to a subscription, for a settlement.
 pub(super) fn delivery(
-    message: &Message,
-    lane: LaneId,
-    (subscription, life): (SubscriptionId, i32),
-    proven: bool,
+    message: &Message, lane: LaneId, (subscription, life): (SubscriptionId, i32), proven: bool,
 ) -> Delivery {
     Delivery {
         subscription,

@@ -108,12 +108,8 @@ pub(super) async fn close_batches(settling: Arc<Settling>, rest: Arc<Rest>) {
 
 impl Heartbeat {
     pub(super) fn new(
-        shared: Arc<EngineContext>,
-        catalog: Arc<Catalog>,
-        queue: Arc<FairQueue>,
-        settling: Arc<Settling>,
-        gateways: Gateways,
-        stops: Arc<StopReader>,
+        shared: Arc<EngineContext>, catalog: Arc<Catalog>, queue: Arc<FairQueue>, settling: Arc<Settling>,
+        gateways: Gateways, stops: Arc<StopReader>,
     ) -> Self {
         let (read, informed) = (Default::default(), AtomicBool::new(false));
         Self { shared, catalog, queue, settling, gateways, stops, read, informed }

@@ -139,13 +139,7 @@ impl Posting {
     /// Returns the permit, applies the response to the lane, the key and the subscription, and shares state with other
     /// replicas.
     fn learn(
-        &self,
-        turn: &Turn,
-        outcome: &Outcome,
-        reached: bool,
-        posted_at: Timestamp,
-        now: Timestamp,
-        sent: usize,
+        &self, turn: &Turn, outcome: &Outcome, reached: bool, posted_at: Timestamp, now: Timestamp, sent: usize,
     ) -> Learned {
         let (job, holds) = (&turn.job, &self.shared.holds);
         let before = holds.find(job.subscription);

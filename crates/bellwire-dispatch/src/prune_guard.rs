@@ -129,10 +129,7 @@ impl PruneGuard {
     /// Defers a delivery whose subscription is not pruned yet: until the lane reopens, or until the confirmation. If its time
     /// to live ends before, it expires.
     fn apply(
-        &self,
-        reviewed: &Reviewed,
-        expiries: &HashMap<MessageId, Timestamp>,
-        settlement: &mut Settlement,
+        &self, reviewed: &Reviewed, expiries: &HashMap<MessageId, Timestamp>, settlement: &mut Settlement,
         now: Timestamp,
     ) {
         let of = settlement.delivery();

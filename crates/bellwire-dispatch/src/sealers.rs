@@ -75,8 +75,7 @@ fn spawn(name: &str, tasks: &mut JoinSet<()>, work: impl FnOnce(Handle) + Send +
 
 /// Runs work on a thread until the engine ends.
 fn until_unwanted(
-    mut wanted: watch::Receiver<()>,
-    work: impl Future<Output = ()> + Send + 'static,
+    mut wanted: watch::Receiver<()>, work: impl Future<Output = ()> + Send + 'static,
 ) -> impl FnOnce(Handle) + Send + 'static {
     move |runtime| {
         runtime.block_on(async {

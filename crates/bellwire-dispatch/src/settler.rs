@@ -72,12 +72,7 @@ impl Settler {
     /// Starts the settler and its task for rows, which ends when the settler is dropped. With `rows_max` waiting rows it is
     /// behind.
     pub(super) fn start(
-        pool: PgPool,
-        vault: Vault,
-        clock: Clock,
-        metrics: Arc<Metrics>,
-        guard: PruneGuard,
-        rows_waiting_max: usize,
+        pool: PgPool, vault: Vault, clock: Clock, metrics: Arc<Metrics>, guard: PruneGuard, rows_waiting_max: usize,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let (rows, inbox) = mpsc::unbounded_channel();
         let settler = Arc::new(Self {
@@ -291,11 +286,8 @@ impl Settler {
     /// Writes a group. Meanwhile renews the leases of its rows and of all later ones when due. The write continues during a
     /// renewal, because it may hold the connection that the renewal waits for.
     async fn write_and_renew(
-        &self,
-        group: &[RowSettlement],
-        waiting: &mut Vec<RowSettlement>,
-        inbox: &mut mpsc::UnboundedReceiver<RowSettlement>,
-        renew_at: &mut Timestamp,
+        &self, group: &[RowSettlement], waiting: &mut Vec<RowSettlement>,
+        inbox: &mut mpsc::UnboundedReceiver<RowSettlement>, renew_at: &mut Timestamp,
     ) {
         let mut writing = pin!(self.write_rows(group));
         loop {

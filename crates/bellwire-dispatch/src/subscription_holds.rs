@@ -31,11 +31,7 @@ impl SubscriptionHolds {
     /// Processes the response to a POST that began at `posted_at`. Returns the hold to store: that of a refusal, or a
     /// zero-length one when a push is accepted after a hold.
     pub(super) fn answered(
-        &self,
-        subscription: SubscriptionId,
-        outcome: &Outcome,
-        posted_at: Timestamp,
-        now: Timestamp,
+        &self, subscription: SubscriptionId, outcome: &Outcome, posted_at: Timestamp, now: Timestamp,
     ) -> Option<HoldReason> {
         let before = self.find(subscription);
         let held = match outcome.kind {

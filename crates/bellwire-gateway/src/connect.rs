@@ -32,10 +32,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(
-        dns: GuardedDns,
-        egress: Option<Egress>,
-        troubles: Troubles,
-        connect_timeout: Duration,
+        dns: GuardedDns, egress: Option<Egress>, troubles: Troubles, connect_timeout: Duration,
         extra_ca_pem: Option<&[u8]>,
     ) -> Result<Self, SettingsError> {
         let tls = Arc::new(client_config(extra_ca_pem)?).into();

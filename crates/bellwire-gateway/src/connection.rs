@@ -38,9 +38,7 @@ enum HttpConnection {
 impl Connection {
     /// Starts the protocol that ALPN selected. `signal` reports changes of the peer's limit.
     pub(super) async fn open(
-        tls: TlsStream<TcpStream>,
-        streams_max: usize,
-        signal: Arc<Signal>,
+        tls: TlsStream<TcpStream>, streams_max: usize, signal: Arc<Signal>,
     ) -> Result<(Self, Driver), Failure> {
         let limit = Arc::new(AtomicUsize::new(1));
         let (wire, driver) = if tls.get_ref().1.alpn_protocol() == Some(b"h2") {
@@ -65,10 +63,7 @@ impl Connection {
     /// Sends a request and waits for its response. Retires the connection at the deadline if no request received a
     /// response in the meantime.
     pub(super) async fn exchange(
-        &self,
-        post: &impl Outgoing,
-        authority: &Authority,
-        deadline: Instant,
+        &self, post: &impl Outgoing, authority: &Authority, deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let heard = || self.progress.heard.load(Ordering::Relaxed);
         let heard_before = heard();

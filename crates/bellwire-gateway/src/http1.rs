@@ -36,10 +36,7 @@ impl Http1 {
     }
 
     pub(super) async fn exchange(
-        &self,
-        post: &impl Outgoing,
-        progress: &ConnectionEvents,
-        deadline: Instant,
+        &self, post: &impl Outgoing, progress: &ConnectionEvents, deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let request =
             request::http1(post, Full::new(post.body().clone())).ok_or(NoReply::Failed(Failure::Forbidden))?;

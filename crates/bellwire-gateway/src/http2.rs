@@ -46,10 +46,7 @@ pub(super) struct Http2 {
 impl Http2 {
     /// Returns after the peer's first SETTINGS, which contain its limit of streams.
     pub(super) async fn open(
-        tls: TlsStream<TcpStream>,
-        streams_max: usize,
-        limit: Arc<AtomicUsize>,
-        signal: Arc<Signal>,
+        tls: TlsStream<TcpStream>, streams_max: usize, limit: Arc<AtomicUsize>, signal: Arc<Signal>,
     ) -> Result<(Self, Driver), Failure> {
         let (sender, connection) = h2::client::Builder::new()
             .enable_push(false)
@@ -69,11 +66,7 @@ impl Http2 {
 
     /// Sends a request on a stream and reads the response.
     pub(super) async fn exchange(
-        &self,
-        post: &impl Outgoing,
-        authority: &Authority,
-        progress: &ConnectionEvents,
-        deadline: Instant,
+        &self, post: &impl Outgoing, authority: &Authority, progress: &ConnectionEvents, deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let request = request::http2(post, authority).ok_or(NoReply::Failed(Failure::Forbidden))?;
         // A clone, because the original refuses a second request while its first waits inside h2 for a stream. That

@@ -55,10 +55,7 @@ struct Pause {
 
 impl Origin {
     pub(super) fn new(
-        authority: Authority,
-        connector: Arc<Connector>,
-        bounds: Bounds,
-        listeners: Arc<Listeners>,
+        authority: Authority, connector: Arc<Connector>, bounds: Bounds, listeners: Arc<Listeners>,
     ) -> Self {
         let signal = Arc::new(Signal::new(authority.as_str().into(), listeners));
         Self { authority, connector, bounds, state: Mutex::default(), signal, used: AtomicBool::new(true) }
@@ -67,9 +64,7 @@ impl Origin {
     /// Sends a request on the least busy connection, if `may_start` returns `true` once there is a stream. The timeout
     /// of the response starts then. A request without a stream fails with `Unprocessed`.
     pub(super) async fn exchange(
-        self: &Arc<Self>,
-        post: &impl Outgoing,
-        may_start: &impl Fn() -> bool,
+        self: &Arc<Self>, post: &impl Outgoing, may_start: &impl Fn() -> bool,
     ) -> Result<Reply, Failure> {
         let start_by = Instant::now() + post.patience();
         for _ in 0..OFFERS {

@@ -165,8 +165,7 @@ where
 
 impl HttpClient for OutboundClient {
     fn request(
-        &self,
-        request: Request<BodyWrapper<Bytes>>,
+        &self, request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, instant_acme::Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {

@@ -92,11 +92,7 @@ impl Default for ListenerLimits {
 /// idle connection. Returns when all requests that had begun, half-sent ones included, have responses. Dropping the
 /// future aborts them. `refusal` writes the bodies of responses to requests that do not reach the router.
 pub async fn serve(
-    listener: TcpListener,
-    tls: Option<Tls>,
-    router: Router,
-    limits: ListenerLimits,
-    refusal: RefusalBody,
+    listener: TcpListener, tls: Option<Tls>, router: Router, limits: ListenerLimits, refusal: RefusalBody,
     stop: watch::Receiver<bool>,
 ) {
     let slots = ConnectionSlots::new(&limits);

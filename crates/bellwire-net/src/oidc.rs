@@ -223,11 +223,7 @@ impl Provider {
 
     /// Verifies an ID token: issued by the provider, for this client and this attempt, and still valid. Returns its identity.
     fn check(
-        &self,
-        token: &CoreIdToken,
-        metadata: &CoreProviderMetadata,
-        nonce: &Nonce,
-        now: Timestamp,
+        &self, token: &CoreIdToken, metadata: &CoreProviderMetadata, nonce: &Nonce, now: Timestamp,
     ) -> Result<OidcPerson, ClaimsVerificationError> {
         // As for a public client: then no signature by our own secret (HS256) is accepted, for any header of a token.
         let verifier = CoreIdTokenVerifier::new_public_client(

@@ -115,10 +115,7 @@ impl OutboundClient {
     /// Trusts `extra_ca_pem` in addition to Mozilla's roots, and connects through `egress` if there is one. Fails if
     /// the certificates cannot be used.
     pub fn new(
-        extra_ca_pem: Option<&[u8]>,
-        egress: Option<Egress>,
-        plain_http: PlainHttp,
-        limits: OutboundLimits,
+        extra_ca_pem: Option<&[u8]>, egress: Option<Egress>, plain_http: PlainHttp, limits: OutboundLimits,
     ) -> Result<Self, gateway::SettingsError> {
         let mut tls = client_config(extra_ca_pem)?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];

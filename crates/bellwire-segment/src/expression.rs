@@ -382,10 +382,7 @@ impl Display for DisplayDuration {
 }
 
 fn joined<T>(
-    f: &mut Formatter<'_>,
-    items: &[T],
-    between: &str,
-    write: impl Fn(&mut Formatter<'_>, &T) -> fmt::Result,
+    f: &mut Formatter<'_>, items: &[T], between: &str, write: impl Fn(&mut Formatter<'_>, &T) -> fmt::Result,
 ) -> fmt::Result {
     for (i, item) in items.iter().enumerate() {
         if i > 0 {

@@ -329,12 +329,7 @@ impl Simulator {
 }
 
 fn host(
-    id: u16,
-    spec: &HostSpec,
-    addr: SocketAddr,
-    options: &Options,
-    logbook: &Arc<Logbook>,
-    script: &Arc<Script>,
+    id: u16, spec: &HostSpec, addr: SocketAddr, options: &Options, logbook: &Arc<Logbook>, script: &Arc<Script>,
 ) -> Host {
     let origin = match spec.explicit_port {
         true => format!("https://{}:{}", spec.host, addr.port()),

@@ -60,11 +60,7 @@ pub enum Changed {
 }
 
 pub async fn create(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: CampaignId,
-    new: &NewCampaign<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: CampaignId, new: &NewCampaign<'_>, now: Timestamp,
 ) -> sqlx::Result<CreateCampaignResult> {
     let n = fetch_one!(
         &mut *conn,
@@ -86,10 +82,7 @@ pub async fn create(
 
 /// Replaces the plan of a draft.
 pub async fn change(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    new: &NewCampaign<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, id: CampaignId, new: &NewCampaign<'_>, now: Timestamp,
 ) -> sqlx::Result<Changed> {
     let changed = query!(
         "UPDATE campaigns SET slug = $2, name = $3, tier = $4, plan = $5, changed_at = $6 WHERE id = $1 AND state = 'draft'",
@@ -122,10 +115,7 @@ pub async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<boo
 
 /// Returns a campaign by id or slug.
 pub async fn find(
-    pool: &PgPool,
-    app: AppId,
-    id: Option<CampaignId>,
-    slug: Option<&str>,
+    pool: &PgPool, app: AppId, id: Option<CampaignId>, slug: Option<&str>,
 ) -> sqlx::Result<Option<CampaignRow>> {
     fetch_optional!(
         pool,
@@ -139,10 +129,7 @@ pub async fn find(
 
 /// Returns an app's campaigns beyond the page's key, the nearest ids first, in all states or in one.
 pub async fn list(
-    pool: &PgPool,
-    app: AppId,
-    state: Option<CampaignState>,
-    page: Keyset,
+    pool: &PgPool, app: AppId, state: Option<CampaignState>, page: Keyset,
 ) -> sqlx::Result<Vec<CampaignRow>> {
     paged!(pool, page, CampaignRow,
         [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: CampaignState", plan, next_at, runs, created_at, changed_at,

@@ -21,10 +21,7 @@ use bellwire_rules::campaign::trigger::Trigger;
 
 /// Sets the trigger of a draft. `None`: it has none.
 pub async fn set(
-    conn: &mut PgConnection,
-    app: AppId,
-    campaign: CampaignId,
-    trigger: Option<&Trigger>,
+    conn: &mut PgConnection, app: AppId, campaign: CampaignId, trigger: Option<&Trigger>,
 ) -> sqlx::Result<()> {
     let Some(trigger) = trigger else {
         return execute!(conn, "DELETE FROM triggers WHERE campaign = $1", (campaign.0));

@@ -143,10 +143,7 @@ impl Compiler {
     }
 
     fn variant(
-        &mut self,
-        locale: Option<&str>,
-        content: &Notification,
-        compact: Option<&Notification>,
+        &mut self, locale: Option<&str>, content: &Notification, compact: Option<&Notification>,
     ) -> CompiledLocale {
         let at = locale.map(|locale| format!("/locales/{locale}")).unwrap_or_default();
         let content = self.part(format!("{at}/content"), content, locale);

@@ -58,11 +58,7 @@ pub fn seal(keys: &BrowserKeys, plaintext: &[u8], pad_to: usize, out: &mut Vec<u
 
 /// Like [`seal`] with a given key pair and salt, which must never encrypt a second message.
 fn seal_with(
-    keys: &BrowserKeys,
-    plaintext: &[u8],
-    pad_to: usize,
-    ephemeral: &PrivateKey,
-    salt: &[u8; SALT_LEN],
+    keys: &BrowserKeys, plaintext: &[u8], pad_to: usize, ephemeral: &PrivateKey, salt: &[u8; SALT_LEN],
     out: &mut Vec<u8>,
 ) -> Result<(), SealError> {
     check_len(plaintext)?;
@@ -76,11 +72,7 @@ fn seal_with(
 
 /// Like [`seal`] with a public key and a shared secret that were already agreed with the browser's key.
 pub(super) fn seal_agreed(
-    keys: &BrowserKeys,
-    plaintext: &[u8],
-    pad_to: usize,
-    (public, shared): (&[u8; 65], &[u8]),
-    salt: &[u8; SALT_LEN],
+    keys: &BrowserKeys, plaintext: &[u8], pad_to: usize, (public, shared): (&[u8; 65], &[u8]), salt: &[u8; SALT_LEN],
     out: &mut Vec<u8>,
 ) -> Result<(), SealError> {
     check_len(plaintext)?;
@@ -97,12 +89,7 @@ fn check_len(plaintext: &[u8]) -> Result<(), SealError> {
 
 /// Appends header and record of RFC 8188 section 2. `key_id` has at most 255 octets.
 fn seal_record(
-    keying_material: &[u8],
-    salt: &[u8; SALT_LEN],
-    key_id: &[u8],
-    plaintext: &[u8],
-    pad_to: usize,
-    out: &mut Vec<u8>,
+    keying_material: &[u8], salt: &[u8; SALT_LEN], key_id: &[u8], plaintext: &[u8], pad_to: usize, out: &mut Vec<u8>,
 ) -> Result<(), SealError> {
     let start = out.len();
     let padding = pad_to.saturating_sub(plaintext.len());

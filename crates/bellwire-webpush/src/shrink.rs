@@ -66,8 +66,7 @@ fn fit(notification: &Notification, limit: usize) -> Option<PayloadTemplate> {
 
 /// Truncates the body to the characters that fit, with an ellipsis.
 fn cut_body(
-    mut notification: Notification,
-    fit: impl Fn(&Notification) -> Option<PayloadTemplate>,
+    mut notification: Notification, fit: impl Fn(&Notification) -> Option<PayloadTemplate>,
 ) -> Option<(Notification, PayloadTemplate)> {
     let body = notification.body.take()?;
     let mut cut_at = |end: usize| {

@@ -42,8 +42,7 @@ const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 #[utoipa::path(get, path = "/v1/apps/{app}/config", tag = "Subscriptions", security(()),
     responses((status = 200, body = Config)))]
 pub(crate) async fn show(
-    client: RegistrationCaller<MayRead>,
-    State(state): State<ApiState>,
+    client: RegistrationCaller<MayRead>, State(state): State<ApiState>,
 ) -> Result<impl IntoResponse, Problem> {
     let key = vapid_keys::active(&state.pool, client.app.id).await?;
     let prompt = PromptSettings::restore(apps::read_prompt(&state.pool, client.app.id).await?);

@@ -100,8 +100,7 @@ async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardResponse>,
 /// Returns the limits of the guard and the current hold.
 #[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
+    server: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<axum::Json<GuardResponse>, Problem> {
     view(&state, server.app.id).await
 }
@@ -109,9 +108,7 @@ pub(crate) async fn show(
 /// Replaces the limits of the guard. Raising a limit requires an operator's key. A held app stays held until it is released.
 #[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", request_body = GuardRequest, responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn change(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
-    Draft(body, faults, _): Draft<GuardRequest>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>, Draft(body, faults, _): Draft<GuardRequest>,
 ) -> Result<axum::Json<GuardResponse>, Problem> {
     write(&server, &state, body.check(faults)?).await?;
     view(&state, server.app.id).await
@@ -120,8 +117,7 @@ pub(crate) async fn change(
 /// Resets the guard to the server's settings. If that raises a limit, it requires an operator's key.
 #[utoipa::path(delete, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write(&server, &state, Set::default()).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -145,8 +141,7 @@ async fn write(server: &Server<MayChangeSettings>, state: &ApiState, set: Set) -
 #[utoipa::path(post, path = "/v1/apps/{app}/guard/release", tag = "Flow control",
     responses((status = 200, body = GuardResponse)))]
 pub(crate) async fn release(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>,
 ) -> Result<axum::Json<GuardResponse>, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
     let mut tx = state.begin().await?;

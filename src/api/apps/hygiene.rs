@@ -45,9 +45,7 @@ pub(crate) struct LostSubscriptions {
 /// Reports lost subscriptions by day, push service and VAPID key.
 #[utoipa::path(get, path = "/v1/apps/{app}/lost-subscriptions", tag = "Subscriptions", responses((status = 200, body = LostSubscriptions)))]
 pub(crate) async fn report(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(query): Query<HygieneQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, Query(query): Query<HygieneQuery>,
 ) -> Result<axum::Json<LostSubscriptions>, Problem> {
     let days = query.days.unwrap_or(DAYS_DEFAULT);
     if !(1..=DAYS_MAX).contains(&days) {

@@ -53,9 +53,7 @@ pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result
 
 /// Returns the receipts of a campaign by push service.
 pub(super) async fn gateways(
-    pool: &PgPool,
-    app: AppId,
-    id: CampaignId,
+    pool: &PgPool, app: AppId, id: CampaignId,
 ) -> Result<Page<CampaignGatewayReports>, Problem> {
     let view = |OfGateway { gateway, accepted, displayed, clicked }| {
         let reported = |n| reports_from(gateway).then_some(n);

@@ -45,8 +45,7 @@ impl From<Calendar> for CalendarSettings {
 /// Shows the app's calendar.
 #[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarSettings)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
+    server: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<axum::Json<CalendarSettings>, Problem> {
     Ok(axum::Json(calendars::read(&state.pool, server.app.id).await?.into()))
 }
@@ -54,9 +53,7 @@ pub(crate) async fn show(
 /// Replaces the app's calendar. It applies within a minute, also to deliveries in progress.
 #[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", request_body = CalendarSettings, responses((status = 200, body = CalendarSettings)))]
 pub(crate) async fn change(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
-    Draft(body, mut faults, _): Draft<CalendarSettings>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>, Draft(body, mut faults, _): Draft<CalendarSettings>,
 ) -> Result<axum::Json<CalendarSettings>, Problem> {
     let zone = zone(&body.timezone);
     faults.require(zone.is_some(), "/timezone", "must be the IANA name of a time zone, such as Europe/Berlin");
@@ -72,8 +69,7 @@ pub(crate) async fn change(
 /// Resets the app's calendar: UTC, and deliveries at any time.
 #[utoipa::path(delete, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MaySetPolicies>,
-    State(state): State<ApiState>,
+    server: Server<MaySetPolicies>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write(&server, &state, &Calendar::default()).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -67,9 +67,7 @@ pub(crate) struct CampaignDryRunMessage {
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/dry-run", tag = "Campaigns",
     responses((status = 200, body = CampaignDryRun)))]
 pub(crate) async fn dry_run(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySend>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignDryRun>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
@@ -135,11 +133,7 @@ fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(CampaignPart
 
 /// Returns the estimated deliveries of a message, and their margin. `None`: its topic was deleted, so the message is omitted.
 async fn estimate(
-    conn: &mut PgConnection,
-    (vault, app): (&Vault, AppId),
-    id: CampaignId,
-    plan: &Plan,
-    part: &CampaignPart,
+    conn: &mut PgConnection, (vault, app): (&Vault, AppId), id: CampaignId, plan: &Plan, part: &CampaignPart,
     now: Timestamp,
 ) -> Result<Option<(i64, i64)>, Problem> {
     let body = &plan.variants[part.variant].body;

@@ -55,9 +55,7 @@ impl From<ShownEntry> for TriggerEntry {
 #[utoipa::path(get, path = "/v1/apps/{app}/trigger-entries", tag = "Campaigns",
     responses((status = 200, body = Page<TriggerEntry>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(EntryQuery { user, subscription }): Query<EntryQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, Query(EntryQuery { user, subscription }): Query<EntryQuery>,
 ) -> Result<axum::Json<Page<TriggerEntry>>, Problem> {
     let app = server.app.id;
     let people = match (user, subscription) {

@@ -14,9 +14,7 @@ use bellwire_vault::PLAN;
 /// campaigns and those that events trigger are exported. A started one-time campaign is finished by this server, and a follow-up needs the campaign that it
 /// follows.
 pub(in crate::api) async fn plan_for_export(
-    state: &ApiState,
-    app: &App,
-    (id, stands, sealed): (CampaignId, CampaignState, &[u8]),
+    state: &ApiState, app: &App, (id, stands, sealed): (CampaignId, CampaignState, &[u8]),
 ) -> Result<Option<CampaignPlan>, Problem> {
     let StoredPlan { mut given, checked } = open(state, id, sealed)?;
     if !goes_along(stands, &checked.when) {

@@ -188,11 +188,7 @@ impl CampaignPlan {
 
     /// Checks all members that need no database. `followed` is the campaign to follow up.
     pub(super) async fn check(
-        &self,
-        state: &ApiState,
-        app: &App,
-        followed: Option<&Followed>,
-        mut faults: Faults,
+        &self, state: &ApiState, app: &App, followed: Option<&Followed>, mut faults: Faults,
     ) -> Result<Plan, Problem> {
         faults.require(is_slug(&self.slug), "/slug", SLUG_RULE);
         faults.require(is_plain_text(self.name(), 200), "/name", NAME_RULE);

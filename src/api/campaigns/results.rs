@@ -18,10 +18,7 @@ use bellwire_store::measurement::periods;
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/results", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignResult>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, PathId(campaign): PathId<CampaignRef>,
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;

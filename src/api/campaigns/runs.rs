@@ -86,10 +86,7 @@ pub(crate) struct CampaignRunChange {
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignRunFigures>)))]
 pub(crate) async fn list_runs(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
-    uri: Uri,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>, uri: Uri,
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
@@ -104,9 +101,7 @@ pub(crate) async fn list_runs(
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs/{run}", tag = "Campaigns",
     responses((status = 200, body = CampaignRunFigures)))]
 pub(crate) async fn show_run(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
     PathId(RunNumber(run)): PathId<RunNumber>,
 ) -> Result<axum::Json<CampaignRunFigures>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;

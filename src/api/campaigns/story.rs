@@ -16,12 +16,8 @@ use bellwire_store::outcomes::stories;
 /// Returns the position of a message in its campaign, for a subscription in the given zone. `None`: the message belongs to no
 /// campaign, or the campaign was deleted. `position`: the person's position in ten-thousandths, if it is outside the message's share.
 pub(in crate::api) async fn part_of(
-    state: &ApiState,
-    app: &App,
-    message: MessageId,
-    (subscription, timezone): (SubscriptionId, Option<&str>),
-    position: Option<u16>,
-    now: Timestamp,
+    state: &ApiState, app: &App, message: MessageId, (subscription, timezone): (SubscriptionId, Option<&str>),
+    position: Option<u16>, now: Timestamp,
 ) -> Result<Option<ExplainedPart>, Problem> {
     let Some(part) = runs::part_of(&state.pool, message).await? else { return Ok(None) };
     let zone = match &part.narrow.0.zones {

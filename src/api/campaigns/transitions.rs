@@ -27,9 +27,7 @@ use bellwire_store::queue::withdrawals;
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn start(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySend>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
@@ -72,9 +70,7 @@ pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn pause(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     steer(&server, &state, row, CampaignOrder::Pause).await
@@ -85,9 +81,7 @@ pub(crate) async fn pause(
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn resume(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
@@ -100,9 +94,7 @@ pub(crate) async fn resume(
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn cancel(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     steer(&server, &state, row, CampaignOrder::Cancel).await
@@ -113,9 +105,7 @@ pub(crate) async fn cancel(
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/withdraw", tag = "Campaigns",
     responses((status = 200, body = CampaignResponse)))]
 pub(crate) async fn withdraw(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(campaign): PathId<CampaignRef>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(campaign): PathId<CampaignRef>,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     if row.state == CampaignState::Draft {
@@ -136,10 +126,7 @@ pub(crate) async fn withdraw(
 }
 
 async fn steer<S>(
-    server: &Server<S>,
-    state: &ApiState,
-    row: CampaignRow,
-    order: CampaignOrder,
+    server: &Server<S>, state: &ApiState, row: CampaignRow, order: CampaignOrder,
 ) -> Result<axum::Json<CampaignResponse>, Problem> {
     let action = match order {
         CampaignOrder::Start => AuditAction::CampaignStarted,
@@ -185,11 +172,7 @@ fn next_run(plan: &Plan, missed_since: Option<Timestamp>, now: Timestamp) -> Opt
 /// Commits a transition with its audit entry, and changes the campaign's messages. `None`: a previous call committed the
 /// transition, but may not have changed all messages.
 async fn carry_out(
-    state: ApiState,
-    id: CampaignId,
-    mut tx: Transaction<'static, Postgres>,
-    entry: Option<AuditEntry>,
-    now: Timestamp,
+    state: ApiState, id: CampaignId, mut tx: Transaction<'static, Postgres>, entry: Option<AuditEntry>, now: Timestamp,
 ) -> sqlx::Result<()> {
     match entry {
         Some(entry) => {

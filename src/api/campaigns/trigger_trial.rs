@@ -61,11 +61,7 @@ pub(crate) struct TriggerTrialHour {
 
 /// Applies a trigger to stored events. `None`: it follows up a campaign, so that no event lets people enter.
 pub(super) async fn try_out(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    trigger: &Trigger,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, trigger: &Trigger, now: Timestamp,
 ) -> sqlx::Result<Option<TriggerTrial>> {
     let since = now - PERIOD;
     let entering = match &trigger.on {

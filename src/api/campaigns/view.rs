@@ -315,8 +315,7 @@ impl From<ListedProgress> for CampaignStanding {
 
 /// Returns the progress of those campaigns that have begun.
 pub(super) async fn standings(
-    pool: &PgPool,
-    rows: &[CampaignRow],
+    pool: &PgPool, rows: &[CampaignRow],
 ) -> Result<HashMap<CampaignId, CampaignStanding>, Problem> {
     let begun: Vec<CampaignId> = rows.iter().filter(|row| row.runs > 0).map(|row| row.id).collect();
     let standings = if begun.is_empty() { Vec::new() } else { progress::standings(pool, &begun).await? };
@@ -346,10 +345,7 @@ pub(super) fn reports_from(gateway: Gateway) -> bool {
 }
 
 pub(super) async fn progress(
-    pool: &PgPool,
-    row: &CampaignRow,
-    plan: &Plan,
-    now: Timestamp,
+    pool: &PgPool, row: &CampaignRow, plan: &Plan, now: Timestamp,
 ) -> Result<CampaignProgress, Problem> {
     let id = row.id;
     let minute = now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now) - TimeDelta::minutes(1);
@@ -386,13 +382,8 @@ fn rate(ended: &[EndedRow], minute: Timestamp, now: Timestamp) -> Option<f64> {
 }
 
 fn summary(
-    plan: &Plan,
-    outcomes: &[Outcomes],
-    reports: &[Reports],
-    reach: CampaignReach,
-    Speed { rate, is_paused, held }: Speed,
-    runs: Vec<RunRow>,
-    now: Timestamp,
+    plan: &Plan, outcomes: &[Outcomes], reports: &[Reports], reach: CampaignReach,
+    Speed { rate, is_paused, held }: Speed, runs: Vec<RunRow>, now: Timestamp,
 ) -> CampaignProgress {
     let mut total = CampaignCounts::default();
     let mut gateways = BTreeMap::<Gateway, CampaignCounts>::new();
@@ -449,10 +440,7 @@ pub(super) fn variant_name(plan: &Plan, variant: i16) -> Option<String> {
 
 /// Returns a variant with its results, from counts of all variants.
 pub(super) fn variant(
-    plan: &Plan,
-    place: usize,
-    outcomes: &[Outcomes],
-    reported: &[Reports],
+    plan: &Plan, place: usize, outcomes: &[Outcomes], reported: &[Reports],
 ) -> CampaignVariantResponse {
     let variant = &plan.variants[place];
     let is_its = |number: i16| usize::try_from(number) == Ok(place);
@@ -466,8 +454,7 @@ pub(super) fn variant(
 
 /// Returns the sums of receipts, and the denominator of the click rate.
 pub(super) fn reports<'a>(
-    outcomes: impl Iterator<Item = &'a Outcomes>,
-    reported: impl Iterator<Item = &'a Reports>,
+    outcomes: impl Iterator<Item = &'a Outcomes>, reported: impl Iterator<Item = &'a Reports>,
 ) -> (CampaignReports, VariantCount) {
     let (mut count, mut may_report) = (VariantCount { accepted: 0, clicked: 0 }, 0);
     for it in outcomes {

@@ -151,10 +151,8 @@ pub(crate) struct ExportQuery {
     responses((status = 200, content(
         (DeadLetterResponse = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
-    server: Server<MayExport>,
-    State(state): State<ApiState>,
-    Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,
-    mut request: Request,
+    server: Server<MayExport>, State(state): State<ApiState>,
+    Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>, mut request: Request,
 ) -> Result<Response, Problem> {
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
     let place = state.place_to_transfer(app).await?;

@@ -109,11 +109,7 @@ fn check(filter: &DeadLetterFilter, cap: Option<i64>, faults: &mut Faults) -> i6
 }
 
 fn operation(
-    state: &ApiState,
-    app: AppId,
-    caller: &Caller,
-    action: HandlingAction,
-    filter: DeadLetterFilter,
+    state: &ApiState, app: AppId, caller: &Caller, action: HandlingAction, filter: DeadLetterFilter,
 ) -> Operation {
     Operation { id: ActionId(state.clock.uuid()), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
@@ -128,8 +124,7 @@ fn operation(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters", request_body = ReplayRequest,
     responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn replay(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>,
     Making(body, mut faults, pending): Making<ReplayRequest>,
 ) -> Result<Response, Instead> {
     let cap = check(&body.filter, body.cap, &mut faults);
@@ -158,9 +153,7 @@ pub(crate) async fn replay(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters", request_body = DiscardRequest,
     responses((status = 200, body = DeadLetterActionResult)))]
 pub(crate) async fn discard(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    Draft(body, mut faults, _): Draft<DiscardRequest>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, Draft(body, mut faults, _): Draft<DiscardRequest>,
 ) -> Result<axum::Json<DeadLetterActionResult>, Problem> {
     let cap = check(&body.filter, body.cap, &mut faults);
     faults.finish()?;
@@ -189,10 +182,7 @@ fn handled(operation: &Operation, found: OperationPreview, left_alone: i64, n: i
 }
 
 async fn counted(
-    state: &ApiState,
-    operation: Operation,
-    found: OperationPreview,
-    left_alone: i64,
+    state: &ApiState, operation: Operation, found: OperationPreview, left_alone: i64,
 ) -> Result<DeadLetterActionResult, Problem> {
     let filter = DeadLetterFilter { state: Some(Standing::Open), ..operation.filter.clone() };
     let by = async |by| groups(&state.pool, operation.app, &filter, by).await.map(Some);
@@ -205,9 +195,7 @@ async fn counted(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
     responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn replay_one(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<DeadLetterId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(id): PathId<DeadLetterId>,
     Query(ReplayOne { ttl }): Query<ReplayOne>,
 ) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let ttl_s = ttl_s(ttl).map_err(|detail| Problem::invalid_parameter("ttl", detail))?;
@@ -227,9 +215,7 @@ pub(crate) async fn replay_one(
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
     responses((status = 200, body = DeadLetterDetail)))]
 pub(crate) async fn discard_one(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<DeadLetterId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(id): PathId<DeadLetterId>,
 ) -> Result<axum::Json<DeadLetterDetail>, Problem> {
     let (app, caller) = (server.app.id, &server.caller);
     must_be_open(&state, app, id).await?;
@@ -294,10 +280,7 @@ impl From<ActionRow> for DeadLetterActionResponse {
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
     responses((status = 200, body = Page<DeadLetterActionResponse>)))]
 pub(crate) async fn trail(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = trail::list(&state.pool, server.app.id, cut.ask()).await?;

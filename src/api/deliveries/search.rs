@@ -224,10 +224,7 @@ fn just_before(place: DeliveryCursor, towards: Towards) -> DeliveryCursor {
 #[utoipa::path(get, path = "/v1/apps/{app}/deliveries", tag = "Messages",
     responses((status = 200, body = FoundDeliveries)))]
 pub(crate) async fn find(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<DeliveryQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(query): Query<DeliveryQuery>,
 ) -> Result<Response, Problem> {
     let limit = Paging { limit: query.limit, iterator: None }.cut()?.limit;
     query.check()?;

@@ -73,8 +73,7 @@ pub(super) struct Search {
 
 /// Returns the list of guides, or the search results.
 pub(super) async fn index(
-    State(description): State<Arc<Value>>,
-    Query(Search { q }): Query<Search>,
+    State(description): State<Arc<Value>>, Query(Search { q }): Query<Search>,
 ) -> Result<Response, Problem> {
     if q.chars().count() > QUERY_MAX_CHARS {
         return Err(Problem::invalid_parameter("q", format!("must have at most {QUERY_MAX_CHARS} characters")));
@@ -89,9 +88,7 @@ pub(super) async fn index(
 
 /// Returns a guide, its source, or a picture.
 pub(super) async fn show(
-    State(description): State<Arc<Value>>,
-    uri: Uri,
-    headers: HeaderMap,
+    State(description): State<Arc<Value>>, uri: Uri, headers: HeaderMap,
 ) -> Result<Response, Problem> {
     if let Some(response) = site::embedded(uri.path(), &headers) {
         return Ok(response);

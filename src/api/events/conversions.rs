@@ -96,9 +96,7 @@ pub(crate) struct BrowserConversion {
 #[utoipa::path(post, path = "/v1/apps/{app}/conversions", tag = "Events", request_body = ConversionBatch,
     responses((status = 200, body = UserEventsResponse)))]
 pub(crate) async fn report(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    mut request: Request,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, mut request: Request,
 ) -> Result<axum::Json<UserEventsResponse>, Problem> {
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
     let Draft(batch, mut faults, _) = Draft::<ConversionBatch>::from_request(request, &state).await?;
@@ -128,10 +126,8 @@ pub(crate) async fn report(
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/conversions", tag = "Events",
     request_body = BrowserConversion, responses((status = 204)))]
 pub(crate) async fn convert(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
-    Draft(body, mut faults, _): Draft<BrowserConversion>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>,
+    PathId(id): PathId<SubscriptionId>, Draft(body, mut faults, _): Draft<BrowserConversion>,
 ) -> Result<StatusCode, Problem> {
     let BrowserConversion { id: own, name, value, currency, properties } = body;
     check_event("", (own.as_deref(), &name, properties.as_ref()), &mut faults);

@@ -88,12 +88,8 @@ impl StreamQuery {
     params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn all(
-    onlooker: Onlooker,
-    State(state): State<ApiState>,
-    entered: Option<Extension<Entered>>,
-    stopping: Option<Extension<Stopping>>,
-    headers: HeaderMap,
-    Query(query): Query<StreamQuery>,
+    onlooker: Onlooker, State(state): State<ApiState>, entered: Option<Extension<Entered>>,
+    stopping: Option<Extension<Stopping>>, headers: HeaderMap, Query(query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
     let who = Who::of(&onlooker.caller, entered);
     listen(&state, onlooker.apps, who, stopping, &headers, &query).await
@@ -104,12 +100,8 @@ pub(crate) async fn all(
     params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn of_app(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    entered: Option<Extension<Entered>>,
-    stopping: Option<Extension<Stopping>>,
-    headers: HeaderMap,
-    Query(query): Query<StreamQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, entered: Option<Extension<Entered>>,
+    stopping: Option<Extension<Stopping>>, headers: HeaderMap, Query(query): Query<StreamQuery>,
 ) -> Result<Response, Problem> {
     let who = Who::of(&server.caller, entered);
     listen(&state, Some(vec![server.app.id]), who, stopping, &headers, &query).await
@@ -133,12 +125,8 @@ impl Who {
 }
 
 async fn listen(
-    state: &ApiState,
-    apps: Option<Vec<AppId>>,
-    Who { right, owner }: Who,
-    stopping: Option<Extension<Stopping>>,
-    headers: &HeaderMap,
-    query: &StreamQuery,
+    state: &ApiState, apps: Option<Vec<AppId>>, Who { right, owner }: Who, stopping: Option<Extension<Stopping>>,
+    headers: &HeaderMap, query: &StreamQuery,
 ) -> Result<Response, Problem> {
     let is_signed_in = matches!(right, Right::Session(..));
     let wanted = ListenerFilter { apps, kinds: query.kinds()?, right, owner, after: last_event_id(headers)? };

@@ -88,9 +88,7 @@ pub(crate) struct UserEventsResponse {
 #[utoipa::path(post, path = "/v1/apps/{app}/events", tag = "Events", request_body = UserEventBatch,
     responses((status = 200, body = UserEventsResponse)))]
 pub(crate) async fn record(
-    server: Server<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    mut request: Request,
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, mut request: Request,
 ) -> Result<axum::Json<UserEventsResponse>, Problem> {
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
     let Draft(batch, faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
@@ -107,11 +105,7 @@ pub(crate) async fn record(
 
 /// Returns the events of a batch, or a problem with all faults. `pointer`: member of the body that holds them.
 pub(super) async fn accepted(
-    state: &ApiState,
-    app: AppId,
-    pointer: &str,
-    events: Vec<UserEvent>,
-    mut faults: Faults,
+    state: &ApiState, app: AppId, pointer: &str, events: Vec<UserEvent>, mut faults: Faults,
 ) -> Result<Vec<NewEvent>, Problem> {
     let now = state.clock.now();
     faults.require((1..=EVENTS_MAX).contains(&events.len()), pointer, "must hold 1 to 1000 events");
@@ -158,9 +152,7 @@ impl UserEvent {
 }
 
 pub(super) fn check_event(
-    place: &str,
-    (id, name, properties): (Option<&str>, &str, Option<&Map<String, Value>>),
-    faults: &mut Faults,
+    place: &str, (id, name, properties): (Option<&str>, &str, Option<&Map<String, Value>>), faults: &mut Faults,
 ) {
     let is_id = |id: &str| (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
     faults.require(id.is_none_or(is_id), &format!("{place}/id"), ID_RULE);
@@ -189,10 +181,8 @@ pub(crate) struct TrackedEvent {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/events", tag = "Events",
     request_body = TrackedEvent, responses((status = 204)))]
 pub(crate) async fn track(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
-    Draft(event, mut faults, _): Draft<TrackedEvent>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>,
+    PathId(id): PathId<SubscriptionId>, Draft(event, mut faults, _): Draft<TrackedEvent>,
 ) -> Result<StatusCode, Problem> {
     check_event("", (event.id.as_deref(), &event.name, event.properties.as_ref()), &mut faults);
     faults.finish()?;
@@ -217,10 +207,7 @@ impl BrowserReport {
 
 /// Stores an event of a browser, which needs a permission of its app.
 pub(super) async fn of_browser(
-    client: &RegistrationCaller<MayChangeSubscribers>,
-    state: &ApiState,
-    id: SubscriptionId,
-    event: TrackedEvent,
+    client: &RegistrationCaller<MayChangeSubscribers>, state: &ApiState, id: SubscriptionId, event: TrackedEvent,
     report: BrowserReport,
 ) -> Result<StatusCode, Problem> {
     client.must_show_something()?;

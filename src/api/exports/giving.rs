@@ -138,10 +138,7 @@ impl Giving {
 /// Encodes subscriptions, and returns their number. Runs on a blocking thread: decrypting a thousand takes milliseconds of CPU
 /// time.
 fn write(
-    rows: &[SubscriptionOut],
-    vault: &Vault,
-    (format, raw): (ExportFormat, bool),
-    is_first: bool,
+    rows: &[SubscriptionOut], vault: &Vault, (format, raw): (ExportFormat, bool), is_first: bool,
 ) -> Result<(Vec<u8>, i64), NoLine> {
     let mut lines = 0;
     let mut out = Vec::with_capacity(rows.len() * 768);

@@ -308,9 +308,7 @@ pub(crate) async fn app_of(parts: &Parts, state: &ApiState) -> Option<AppId> {
 
 /// Authenticates a request, and returns the app in its path, if the caller has access to it.
 async fn authenticate(
-    parts: &mut Parts,
-    state: &ApiState,
-    app: Option<AppRef>,
+    parts: &mut Parts, state: &ApiState, app: Option<AppRef>,
 ) -> Result<(CallerIdentity, Option<App>), Problem> {
     let Some(signed_in) = signed_in::enter(parts, state).await? else {
         let (key, app) = authenticate_key(parts, state, app).await?;
@@ -326,9 +324,7 @@ async fn authenticate(
 }
 
 async fn authenticate_key(
-    parts: &mut Parts,
-    state: &ApiState,
-    app: Option<AppRef>,
+    parts: &mut Parts, state: &ApiState, app: Option<AppRef>,
 ) -> Result<(ApiKey, Option<App>), Problem> {
     let secret = bearer(&parts.headers)
         .filter(|secret| secret.starts_with(api_keys::PREFIX))

@@ -68,9 +68,7 @@ pub(crate) fn announce<S: Clone + Send + Sync + 'static>(router: Router<S>, desc
 }
 
 async fn add_headers(
-    State(deprecated): State<Arc<BTreeMap<String, Headers>>>,
-    request: Request,
-    next: Next,
+    State(deprecated): State<Arc<BTreeMap<String, Headers>>>, request: Request, next: Next,
 ) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };

@@ -48,10 +48,7 @@ impl Places {
 
     /// Waits for a slot of an app, or (`None`) of no single app. 503 after `patience`.
     pub(crate) async fn take(
-        &self,
-        app: Option<AppId>,
-        patience: Duration,
-        busy: &Busy,
+        &self, app: Option<AppId>, patience: Duration, busy: &Busy,
     ) -> Result<SharePermit, Problem> {
         let share = self.share_of(app);
         // Semaphores are fair: the longest waiter is next. One app has no more waiters in the shared queue than its share.

@@ -113,9 +113,7 @@ impl IntoResponse for Replay {
 /// Returns the stored response if this request was `refused`: resources of the request may have changed or ended since the
 /// first one.
 pub(crate) async fn first_response(
-    state: &ApiState,
-    request: Option<&KeyedRequest>,
-    refused: Problem,
+    state: &ApiState, request: Option<&KeyedRequest>, refused: Problem,
 ) -> Result<Replay, Problem> {
     let Some(request) = request else { return Err(refused) };
     match idempotency::find(&state.pool, request).await? {
@@ -281,10 +279,7 @@ impl Once {
 
     /// Commits the work with the response, which must be a success.
     pub(crate) async fn finish(
-        mut self,
-        state: &ApiState,
-        status: StatusCode,
-        answer: &impl Serialize,
+        mut self, state: &ApiState, status: StatusCode, answer: &impl Serialize,
     ) -> Result<Response, Instead> {
         let body = Zeroizing::new(serde_json::to_vec(answer).map_err(|_| Problem::internal())?);
         if let Some(request) = &self.claimed {

@@ -250,10 +250,7 @@ fn take<K: std::hash::Hash + Eq + Clone>(limiter: &Limiter<K>, name: &'static st
 
 /// Counts `n` requests at once, or none if fewer are left.
 fn take_several<K: std::hash::Hash + Eq + Clone>(
-    limiter: &Limiter<K>,
-    name: &'static str,
-    key: &K,
-    n: NonZeroU32,
+    limiter: &Limiter<K>, name: &'static str, key: &K, n: NonZeroU32,
 ) -> Result<(), Problem> {
     // More than the whole burst are never there at once, which callers look at first.
     let taken = limiter.check_key_n(key, n).map_err(|_| Problem::internal())?;

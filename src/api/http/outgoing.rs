@@ -90,10 +90,7 @@ impl Outgoing {
     /// Sends all parts, each produced after the client has read the previous one. Holds the slot until the end. `what` is the
     /// name of the body in log lines.
     pub(crate) fn give<E>(
-        self,
-        parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
-        place: SharePermit,
-        what: &'static str,
+        self, parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static, place: SharePermit, what: &'static str,
     ) where
         E: Display + Send + 'static,
     {

@@ -61,10 +61,7 @@ impl PageRequest {
 
     /// Cuts a page out of a short list that was read as a whole, newest row first.
     pub(crate) fn page_of_all<R, T, I: Into<Uuid>>(
-        self,
-        mut rows: Vec<R>,
-        id: impl Fn(&R) -> I,
-        show: impl FnMut(R) -> T,
+        self, mut rows: Vec<R>, id: impl Fn(&R) -> I, show: impl FnMut(R) -> T,
     ) -> Page<T> {
         match self.towards {
             Towards::Older => rows.retain(|row| id(row).into() < self.beyond),
@@ -78,21 +75,14 @@ impl PageRequest {
 
     /// Builds a page from the rows of [`ask`](Self::ask), nearest row first.
     pub(crate) fn page<R, T, I: Into<Uuid>>(
-        self,
-        rows: Vec<R>,
-        id: impl Fn(&R) -> I,
-        show: impl FnMut(R) -> T,
+        self, rows: Vec<R>, id: impl Fn(&R) -> I, show: impl FnMut(R) -> T,
     ) -> Page<T> {
         self.page_of_search(rows, None, id, show)
     }
 
     /// Builds a page of a search that stopped at the id `looked_to`, beyond which more rows may match.
     pub(crate) fn page_of_search<R, T, I: Into<Uuid>>(
-        self,
-        mut rows: Vec<R>,
-        looked_to: Option<Uuid>,
-        id: impl Fn(&R) -> I,
-        show: impl FnMut(R) -> T,
+        self, mut rows: Vec<R>, looked_to: Option<Uuid>, id: impl Fn(&R) -> I, show: impl FnMut(R) -> T,
     ) -> Page<T> {
         let is_full = rows.len() > usize::from(self.limit);
         rows.truncate(usize::from(self.limit));
@@ -111,10 +101,7 @@ impl PageRequest {
 /// Returns the iterators of the older and the newer page. `towards` is the direction of this page, `nearest` its first key, and
 /// `further` its last key if more rows follow. The first page has no newer one.
 pub(crate) fn sides<K: AsRef<[u8]>>(
-    towards: Towards,
-    nearest: K,
-    further: Option<K>,
-    has_begun: bool,
+    towards: Towards, nearest: K, further: Option<K>, has_begun: bool,
 ) -> (Option<String>, Option<String>) {
     let further = further.map(|key| write(towards, key));
     match towards {

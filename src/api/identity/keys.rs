@@ -99,10 +99,7 @@ pub(crate) struct NewIdentityKey {
 #[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
     responses((status = 200, body = Page<IdentityKeyResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let keys = identity_keys::list(&state.pool, server.app.id).await?;
@@ -115,8 +112,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity", request_body = NewIdentityKey,
     responses((status = 201, body = IdentityKeyResponse)))]
 pub(crate) async fn create(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>,
     Making(body, mut faults, pending): Making<NewIdentityKey>,
 ) -> Result<Response, Instead> {
     if server.caller.expires_at().is_some() {
@@ -195,9 +191,7 @@ fn shared(form: ProofForm, secret: Zeroizing<Vec<u8>>) -> Key {
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     responses((status = 204)))]
 pub(crate) async fn delete(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<IdentityKeyId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
     let mut tx = state.begin().await?;
     if identity_keys::remove(&mut *tx, server.app.id, id).await? == WriteOutcome::Unknown {
@@ -210,11 +204,7 @@ pub(crate) async fn delete(
 
 /// Checks the user of a subscription. Browsers need a user token, servers do not. A given token is always checked.
 pub(in crate::api) async fn check_user(
-    state: &ApiState,
-    app: &App,
-    is_server: bool,
-    user: Option<&str>,
-    token: Option<&str>,
+    state: &ApiState, app: &App, is_server: bool, user: Option<&str>, token: Option<&str>,
 ) -> Result<(), Problem> {
     let (user, token) = match (user, token) {
         (None, None) => return Ok(()),

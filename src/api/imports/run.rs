@@ -116,10 +116,7 @@ struct ImportChunk {
 ///
 /// # Errors Earlier parts stay stored and counted, and the import can be resumed there.
 pub(super) async fn run(
-    server: &Server<MayChangeSubscribers>,
-    state: &ApiState,
-    incoming: Incoming,
-    source: ImportSource<'_>,
+    server: &Server<MayChangeSubscribers>, state: &ApiState, incoming: Incoming, source: ImportSource<'_>,
 ) -> Result<Vec<SampleRow>, Problem> {
     let (mut source, mut incoming) = (source, incoming);
     let mut part = source.gather().await?;
@@ -155,9 +152,7 @@ async fn write(state: &ApiState, app: &App, incoming: &mut Incoming, part: Impor
 }
 
 async fn finish(
-    server: &Server<MayChangeSubscribers>,
-    state: &ApiState,
-    incoming: &Incoming,
+    server: &Server<MayChangeSubscribers>, state: &ApiState, incoming: &Incoming,
     (lines, missing): (i64, Option<LineFault>),
 ) -> Result<(), Problem> {
     let now = state.clock.now();
@@ -203,10 +198,8 @@ pub(super) struct ImportSource<'a> {
 
 impl<'a> ImportSource<'a> {
     pub(super) async fn new(
-        server: &'a Server<MayChangeSubscribers>,
-        state: &'a ApiState,
-        (format, mut reader, transcoder): (ImportFormat, RecordReader, Transcoder),
-        incoming: &Incoming,
+        server: &'a Server<MayChangeSubscribers>, state: &'a ApiState,
+        (format, mut reader, transcoder): (ImportFormat, RecordReader, Transcoder), incoming: &Incoming,
         body: BodyDataStream,
     ) -> Result<Self, Problem> {
         reader.cells = incoming.dry_run.then(Vec::new);

@@ -41,9 +41,7 @@ pub(in crate::api) async fn accept(state: &ApiState, app: &App, composed: Compos
 /// Stores messages to named recipients independently, and returns the result of each. 503: not enough room for all, and nothing
 /// was stored.
 pub(in crate::api) async fn accept_named(
-    state: &ApiState,
-    app: &App,
-    messages: Vec<Composed>,
+    state: &ApiState, app: &App, messages: Vec<Composed>,
 ) -> Result<Vec<Result<Accepted, Problem>>, Problem> {
     if messages.is_empty() {
         return Ok(Vec::new());
@@ -73,10 +71,7 @@ impl From<NotTaken> for Problem {
 
 /// Stores a message, with the idempotency key of its request if there is one. Returns the response.
 pub(in crate::api) async fn accept_under(
-    state: &ApiState,
-    app: &App,
-    request: Option<KeyedRequest>,
-    composed: Composed,
+    state: &ApiState, app: &App, request: Option<KeyedRequest>, composed: Composed,
 ) -> Result<Response, Problem> {
     let Some(request) = request else { return Ok(answer(&accept(state, app, composed).await?)) };
     let keyed = Keyed { composed, request };
@@ -93,9 +88,7 @@ pub(in crate::api) async fn accept_under(
 /// Stores a message to named recipients with an idempotency key, in a commit shared with others. Waits for the key before
 /// joining a group: on an in-process lock, and in a separate transaction for requests of another process.
 async fn accept_shared(
-    state: &ApiState,
-    app: &App,
-    Keyed { composed, request }: Keyed,
+    state: &ApiState, app: &App, Keyed { composed, request }: Keyed,
 ) -> Result<AcceptResult, Problem> {
     let Composed { addressed, asked, trial } = composed;
     let turn = state.turns.take(request.id(), PATIENCE).await.ok_or_else(in_progress)?;
@@ -144,9 +137,7 @@ pub(in crate::api) enum AcceptResult {
 /// Stores messages of one app with idempotency keys. Claims, messages and responses are one transaction. Returns the results in
 /// order, and runs to its end even if the client disconnects.
 pub(in crate::api) async fn accept_once(
-    state: &ApiState,
-    app: &App,
-    messages: Vec<Keyed>,
+    state: &ApiState, app: &App, messages: Vec<Keyed>,
 ) -> Vec<Result<AcceptResult, Problem>> {
     let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone() });
     // A task of its own: rows created under this process's lease must be handed to dispatch, even if the client disconnects.
@@ -182,9 +173,7 @@ impl InOne {
 
     /// Stores all messages. `None`: another request held one of the keys for longer than `patience`.
     async fn try_all(
-        &self,
-        messages: &[Keyed],
-        patience: Duration,
+        &self, messages: &[Keyed], patience: Duration,
     ) -> sqlx::Result<Option<Vec<Result<AcceptResult, Problem>>>> {
         let Self { state, app } = self;
         let requests: Vec<_> = messages.iter().map(|message| &message.request).collect();

@@ -115,9 +115,7 @@ impl BatchResult {
             description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")), request_body = MessageBatch,
     responses((status = 200, body = MessageBatchResponse)))]
 pub(crate) async fn send(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    mut request: Request,
+    server: Server<MaySend>, State(state): State<ApiState>, mut request: Request,
 ) -> Result<axum::Json<MessageBatchResponse>, Problem> {
     let retries = RetryHeaders::read(request.headers())?;
     let of_batch = idempotency_key(request.headers())?.map(str::to_owned);
@@ -151,10 +149,7 @@ struct Sorted {
 
 impl Sorted {
     async fn check(
-        state: &ApiState,
-        server: &Server<MaySend>,
-        retries: &RetryHeaders,
-        of_batch: Option<&str>,
+        state: &ApiState, server: &Server<MaySend>, retries: &RetryHeaders, of_batch: Option<&str>,
         messages: &[Box<RawValue>],
     ) -> Self {
         let sender = server.caller.counted_as();
@@ -237,11 +232,7 @@ fn again(first: &BatchOutcome) -> BatchOutcome {
 
 /// Parses and checks one message. Also returns its idempotency key if it can be parsed.
 async fn compose(
-    state: &ApiState,
-    app: &App,
-    retries: &RetryHeaders,
-    templates: &mut Templates,
-    raw: &RawValue,
+    state: &ApiState, app: &App, retries: &RetryHeaders, templates: &mut Templates, raw: &RawValue,
 ) -> (Option<String>, Result<Composed, Problem>) {
     let mut body: MessageRequest = match parse(raw.get().as_bytes()) {
         Ok(body) => body,
@@ -256,11 +247,7 @@ async fn compose(
 
 /// Checks one message against the current state of the app.
 async fn check(
-    state: &ApiState,
-    app: &App,
-    retries: &RetryHeaders,
-    templates: &mut Templates,
-    mut body: MessageRequest,
+    state: &ApiState, app: &App, retries: &RetryHeaders, templates: &mut Templates, mut body: MessageRequest,
 ) -> Result<Composed, Problem> {
     let template = templates.resolve(state, app.id, body.template.take()).await?;
     let mut composed = body.compose(state, app, retries, None, template, Faults::default())?;

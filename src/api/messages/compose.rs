@@ -71,10 +71,7 @@ pub(crate) struct Recipients {
 impl Recipients {
     /// Refuses a topic that does not exist, unless browsers may create it.
     pub(in crate::api) async fn check_topic(
-        &self,
-        state: &ApiState,
-        app: &App,
-        faults: &mut Faults,
+        &self, state: &ApiState, app: &App, faults: &mut Faults,
     ) -> Result<(), Problem> {
         let named = self.topic.as_deref().filter(|name| name.parse::<TopicName>().is_ok());
         let Some(name) = named.filter(|_| !app.browsers_may.has(BrowserRight::CreateTopics)) else { return Ok(()) };
@@ -98,9 +95,7 @@ impl Recipients {
 
     /// Returns the segment in these recipients. `None`: no segment.
     pub(in crate::api) async fn segment(
-        &self,
-        state: &ApiState,
-        app: &App,
+        &self, state: &ApiState, app: &App,
     ) -> Result<Option<Result<SegmentChoice, String>>, Problem> {
         match &self.segment {
             Some(given) => SegmentChoice::read(state, app, given).await.map(Some),
@@ -194,10 +189,7 @@ impl Composed {
 
     /// Renders a template for a few recipients, see [`Templates::try_out`].
     pub(crate) async fn try_out(
-        &mut self,
-        templates: &mut Templates,
-        state: &ApiState,
-        app: AppId,
+        &mut self, templates: &mut Templates, state: &ApiState, app: AppId,
     ) -> Result<(), Problem> {
         match self.trial.take() {
             None => Ok(()),
@@ -225,13 +217,8 @@ impl MessageRequest {
     /// Checks everything that needs no database, and encrypts the content. `segment` and `template` are the resolved references
     /// of the request, `faults` its schema faults.
     pub(crate) fn compose(
-        mut self,
-        state: &ApiState,
-        app: &App,
-        retries: &RetryHeaders,
-        segment: Option<Result<SegmentChoice, String>>,
-        template: Option<ResolvedTemplate>,
-        mut faults: Faults,
+        mut self, state: &ApiState, app: &App, retries: &RetryHeaders, segment: Option<Result<SegmentChoice, String>>,
+        template: Option<ResolvedTemplate>, mut faults: Faults,
     ) -> Result<Composed, Problem> {
         let named = self.to.subscriptions.clone().unwrap_or_default();
         let users = self.to.first_users();
@@ -323,10 +310,7 @@ impl MessageRequest {
 
     /// Checks the content of a message with a template, and its trial rendering.
     fn check_templated(
-        &mut self,
-        template: ResolvedTemplate,
-        app: &App,
-        faults: &mut Faults,
+        &mut self, template: ResolvedTemplate, app: &App, faults: &mut Faults,
     ) -> Option<(MessageContent, Trial)> {
         for (pointer, is_there) in [
             ("/content", self.content.is_some()),
@@ -403,9 +387,7 @@ fn missing_topic(name: &str) -> String {
 
 /// Checks the segment in `to`. A segment that cannot be parsed is refused, so that the message never reaches all subscribers.
 pub(in crate::api) fn check_segment(
-    to: &Recipients,
-    read: Option<Result<SegmentChoice, String>>,
-    faults: &mut Faults,
+    to: &Recipients, read: Option<Result<SegmentChoice, String>>, faults: &mut Faults,
 ) -> Option<SegmentChoice> {
     const AT: &str = "/to/segment";
     match read {
@@ -474,10 +456,7 @@ fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
 /// Checks the message's own policy and the headers that override it. Returns the policy of the body, without retries if headers
 /// set them.
 fn check_policy(
-    policy: Option<&Value>,
-    retries: &RetryHeaders,
-    app: &App,
-    faults: &mut Faults,
+    policy: Option<&Value>, retries: &RetryHeaders, app: &App, faults: &mut Faults,
 ) -> Result<Parsed, Problem> {
     let terms = terms_of(app, PolicyLevel::Message);
     let checked = retries.check(policy, &terms, faults)?;

@@ -105,9 +105,7 @@ fn is_for_many(message: &SealedMessage) -> bool {
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
     responses((status = 200, body = MessageContentResponse)))]
 pub(crate) async fn content(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<MessageId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageContentResponse>, Problem> {
     let found = messages::sealed(&state.pool, server.app.id, &[id]).await?.pop();
     let message = found.ok_or_else(|| missing(&state, id))?;
@@ -122,10 +120,7 @@ pub(crate) async fn content(
 /// Returns the titles of messages that the caller may read: of messages to many recipients, and of stored templates. A
 /// template's title is not rendered.
 pub(in crate::api) async fn titles<S>(
-    pool: &PgPool,
-    state: &ApiState,
-    server: &Server<S>,
-    ids: &[MessageId],
+    pool: &PgPool, state: &ApiState, server: &Server<S>, ids: &[MessageId],
 ) -> Result<HashMap<MessageId, String>, Problem> {
     if !server.caller.may(Scope::Send) {
         return Ok(HashMap::new());

@@ -61,9 +61,7 @@ pub(crate) struct ExplanationResponse {
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/explain", tag = "Messages",
     responses((status = 200, body = ExplanationResponse)))]
 pub(crate) async fn show(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(message): PathId<MessageId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(message): PathId<MessageId>,
     PathId(subscription): PathId<SubscriptionId>,
 ) -> Result<Answer<ExplanationResponse>, Problem> {
     let now = state.clock.now();
@@ -86,12 +84,7 @@ pub(crate) async fn show(
 }
 
 fn facts(
-    state: &ApiState,
-    app: &App,
-    message: MessageId,
-    subscription: SubscriptionId,
-    stored: StoredStory,
-    now: Timestamp,
+    state: &ApiState, app: &App, message: MessageId, subscription: SubscriptionId, stored: StoredStory, now: Timestamp,
 ) -> Facts {
     let StoredStory {
         mut row,

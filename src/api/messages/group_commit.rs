@@ -281,10 +281,7 @@ enum WriteResult {
 
 /// Stores the responses to written messages with idempotency keys, and releases the keys of refused ones.
 async fn store_responses(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    messages: &[&WaitingMessage],
-    sent: &[Sent],
+    conn: &mut PgConnection, vault: &Vault, messages: &[&WaitingMessage], sent: &[Sent],
 ) -> sqlx::Result<()> {
     let (mut stored, mut unused) = (Vec::new(), Vec::new());
     for (waiting, sent) in messages.iter().zip(sent) {

@@ -66,10 +66,7 @@ impl ListQuery {
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
     responses((status = 200, body = Page<MessageResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<ListQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(query): Query<ListQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator.clone() }.cut()?;
     let app = &server.app;
@@ -103,11 +100,7 @@ async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Pro
 
 /// Returns the rows of a page and one more, if present. Also returns the last id that was read if the list continues.
 async fn look(
-    state: &ApiState,
-    app: AppId,
-    topic: Option<i32>,
-    query: &ListQuery,
-    cut: PageRequest,
+    state: &ApiState, app: AppId, topic: Option<i32>, query: &ListQuery, cut: PageRequest,
 ) -> Result<(Vec<MessageRow>, Option<Uuid>), Problem> {
     let (page, now) = (cut.ask(), state.clock.now());
     let mut chunk = if query.takes_all() { page } else { Keyset { limit: CHUNK, ..page } };

@@ -105,10 +105,7 @@ impl RetryHeaders {
 
 /// Returns the value of the headers with these names, if one is present.
 fn read<T: PartialEq>(
-    headers: &HeaderMap,
-    names: [&'static str; 2],
-    rule: &str,
-    parse: impl Fn(&str) -> Option<T>,
+    headers: &HeaderMap, names: [&'static str; 2], rule: &str, parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<ParsedHeader<T>>, Problem> {
     let mut known: Option<ParsedHeader<T>> = None;
     for header in names {

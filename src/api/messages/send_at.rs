@@ -17,10 +17,7 @@ pub(in crate::api) const TIMEZONE: &str = "/timezone";
 
 /// Parses `send_at` and `timezone`. `None`: send at once, or a fault was added.
 pub(in crate::api) fn read(
-    send_at: Option<&str>,
-    timezone: Option<&str>,
-    now: Timestamp,
-    faults: &mut Faults,
+    send_at: Option<&str>, timezone: Option<&str>, now: Timestamp, faults: &mut Faults,
 ) -> Option<Timestamp> {
     let Some(text) = send_at else {
         faults.require(timezone.is_none(), TIMEZONE, "needs a `send_at` without an offset");
@@ -38,8 +35,7 @@ pub(in crate::api) fn read(
 /// Returns the instant of a time with an offset, or of a local time in a zone. A local time that occurs twice means the first
 /// one. A skipped one means the end of the gap.
 pub(in crate::api) fn instant(
-    text: &str,
-    timezone: Option<&str>,
+    text: &str, timezone: Option<&str>,
 ) -> Result<Timestamp, Vec<(&'static str, &'static str)>> {
     match (request_time::parse(text), timezone) {
         (Some(at), None) => Ok(at),

@@ -57,9 +57,7 @@ pub(crate) struct MessageUpdated {
 #[utoipa::path(patch, path = "/v1/apps/{app}/messages/by-key/{key}", tag = "Messages", request_body = MessageUpdate,
     responses((status = 200, body = MessageUpdated)))]
 pub(crate) async fn update(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    PathId(key): PathId<MessageKey>,
+    server: Server<MaySend>, State(state): State<ApiState>, PathId(key): PathId<MessageKey>,
     Draft(mut given, mut faults, _): Draft<MessageUpdate>,
 ) -> Result<axum::Json<MessageUpdated>, Problem> {
     let app = &server.app;

@@ -51,9 +51,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/withdraw", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn withdraw(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<MessageId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(id): PathId<MessageId>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     run(&state, &server, id).await
 }
@@ -62,18 +60,14 @@ pub(crate) async fn withdraw(
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/by-key/{key}/withdraw", tag = "Messages",
     responses((status = 200, body = MessageResponse)))]
 pub(crate) async fn withdraw_by_key(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(key): PathId<MessageKey>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(key): PathId<MessageKey>,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     let id = keyed(&state, &server.app, &key).await?;
     run(&state, &server, id).await
 }
 
 async fn run(
-    state: &ApiState,
-    server: &Server<MaySteerMessages>,
-    id: MessageId,
+    state: &ApiState, server: &Server<MaySteerMessages>, id: MessageId,
 ) -> Result<axum::Json<MessageResponse>, Problem> {
     let entry = server.did(AuditAction::MessageWithdrawn, id);
     let (sender, now) = (server.caller.counted_as(), state.clock.now());
@@ -174,9 +168,7 @@ pub(crate) struct UserWithdrawn {
 #[utoipa::path(post, path = "/v1/apps/{app}/users/{user}/withdraw", tag = "Messages", request_body = UserWithdrawal,
     responses((status = 200, body = UserWithdrawn)))]
 pub(crate) async fn withdraw_from_user(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    PathId(user): PathId<UserId>,
+    server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(user): PathId<UserId>,
     Draft(given, mut faults, _): Draft<UserWithdrawal>,
 ) -> Result<axum::Json<UserWithdrawn>, Problem> {
     let detail = "must have exactly one of `key` and `tag`";
@@ -237,8 +229,7 @@ impl WithdrawalNotice {
 #[utoipa::path(get, path = "/v1/apps/{app}/withdrawal-notice", tag = "Apps",
     responses((status = 200, body = WithdrawalNotice)))]
 pub(crate) async fn show_notice(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
+    server: Server<MayRead>, State(state): State<ApiState>,
 ) -> Result<axum::Json<WithdrawalNotice>, Problem> {
     let stored = apps::read_withdrawal_notice(&state.pool, server.app.id).await?;
     let notice = stored.and_then(|notice| serde_json::from_value(notice).ok());
@@ -249,8 +240,7 @@ pub(crate) async fn show_notice(
 #[utoipa::path(put, path = "/v1/apps/{app}/withdrawal-notice", tag = "Apps", request_body = WithdrawalNotice,
     responses((status = 200, body = WithdrawalNotice)))]
 pub(crate) async fn change_notice(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
     Draft(notice, mut faults, _): Draft<WithdrawalNotice>,
 ) -> Result<axum::Json<WithdrawalNotice>, Problem> {
     notice.check(&mut faults);
@@ -262,17 +252,14 @@ pub(crate) async fn change_notice(
 /// Restores the built-in text for withdrawn messages.
 #[utoipa::path(delete, path = "/v1/apps/{app}/withdrawal-notice", tag = "Apps", responses((status = 204)))]
 pub(crate) async fn delete_notice(
-    server: Server<MayChangeSettings>,
-    State(state): State<ApiState>,
+    server: Server<MayChangeSettings>, State(state): State<ApiState>,
 ) -> Result<StatusCode, Problem> {
     write_notice(&server, &state, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn write_notice(
-    server: &Server<MayChangeSettings>,
-    state: &ApiState,
-    notice: Option<Value>,
+    server: &Server<MayChangeSettings>, state: &ApiState, notice: Option<Value>,
 ) -> Result<(), Problem> {
     let app = server.app.id;
     let mut tx = state.begin().await?;

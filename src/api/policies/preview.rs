@@ -204,9 +204,7 @@ impl PolicyPreviewRequest {
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/preview", tag = "Policies",
     responses((status = 200, content((PolicyPreviewResponse = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
 pub(crate) async fn preview(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(query): Query<PreviewQuery>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>, Query(query): Query<PreviewQuery>,
     Json(body, _): Json<PolicyPreviewRequest>,
 ) -> Result<Response, Problem> {
     let tier = body.tier();

@@ -103,9 +103,7 @@ pub(crate) struct Simulation {
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/simulate", tag = "Policies",
     responses((status = 200, body = Simulation)))]
 pub(crate) async fn simulate(
-    Server { app, .. }: Server<MayRead>,
-    State(state): State<ApiState>,
-    Query(query): Query<SimulationQuery>,
+    Server { app, .. }: Server<MayRead>, State(state): State<ApiState>, Query(query): Query<SimulationQuery>,
     Json(body, _): Json<PolicyPreviewRequest>,
 ) -> Result<Answer<Simulation>, Problem> {
     let tier = body.tier();

@@ -140,11 +140,7 @@ impl Filters {
 /// Widens the range to whole buckets, and chooses the longest stored aggregates that fit. Without buckets, widens it to the
 /// shortest aggregates stored for either end.
 fn put_together(
-    start: Timestamp,
-    end: Timestamp,
-    bucket_s: Option<i64>,
-    kept: MetricsKept,
-    now: Timestamp,
+    start: Timestamp, end: Timestamp, bucket_s: Option<i64>, kept: MetricsKept, now: Timestamp,
 ) -> Result<(Timestamp, Timestamp, Vec<Piece>), Problem> {
     let is_kept = |at: Timestamp, step: RollupStep| at >= now - kept.of(step);
     let found = match bucket_s {
@@ -216,10 +212,7 @@ impl RawParameters {
 
     /// Parses a list of named values, without duplicates.
     fn named<T: PartialEq>(
-        &mut self,
-        name: &str,
-        read: impl Fn(&str) -> Option<T>,
-        names: &str,
+        &mut self, name: &str, read: impl Fn(&str) -> Option<T>, names: &str,
     ) -> Result<Vec<T>, Problem> {
         let mut read_so_far = Vec::new();
         for value in self.0.remove(name).unwrap_or_default() {

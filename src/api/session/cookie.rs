@@ -89,11 +89,7 @@ impl Cookies {
 
     /// Returns a `Set-Cookie` with a new token.
     pub(in crate::api) fn give(
-        self,
-        vault: &Vault,
-        session: SessionId,
-        now: Timestamp,
-        expires_at: Timestamp,
+        self, vault: &Vault, session: SessionId, now: Timestamp, expires_at: Timestamp,
     ) -> HeaderValue {
         let lasts_s = (expires_at - now).num_seconds().clamp(0, IDLE_MAX.as_secs() as i64);
         self.set(&write(vault, session, now, expires_at), lasts_s)

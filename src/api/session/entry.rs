@@ -51,11 +51,7 @@ impl SignInVisitor {
 /// Uses a teammate's link, and sets the password given with it. Returns `false` if the link is invalid. Of two concurrent
 /// requests with the same link, one succeeds.
 pub(super) async fn use_link(
-    conn: &mut PgConnection,
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    id: TeammateId,
-    link: &ShownLink,
+    conn: &mut PgConnection, state: &ApiState, visitor: &SignInVisitor, id: TeammateId, link: &ShownLink,
 ) -> Result<bool, Problem> {
     let now = state.clock.now();
     if team::use_link(conn, &link.mac, now).await? != Some(id) {
@@ -72,11 +68,7 @@ pub(super) async fn use_link(
 
 /// Begins a session, and records in the audit log how the teammate signed in.
 pub(super) async fn begin(
-    conn: &mut PgConnection,
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    owner: Owner,
-    by: Value,
+    conn: &mut PgConnection, state: &ApiState, visitor: &SignInVisitor, owner: Owner, by: Value,
 ) -> Result<SessionId, Problem> {
     let (id, now) = (SessionId(state.clock.uuid()), state.clock.now());
     let new = NewSession {
@@ -114,10 +106,7 @@ pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<Api
 
 /// Refuses a sign-in, with the same response whether the teammate exists or not.
 pub(super) fn refuse(
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    teammate: Option<TeammateId>,
-    way: &'static str,
+    state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, way: &'static str,
 ) -> Problem {
     let detail = match way {
         "password" => "The email address or password is wrong.",
@@ -129,11 +118,7 @@ pub(super) fn refuse(
 
 /// Refuses a sign-in with this text, and records the attempt in the audit log.
 pub(super) fn refuse_saying(
-    detail: &'static str,
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    teammate: Option<TeammateId>,
-    by: Value,
+    detail: &'static str, state: &ApiState, visitor: &SignInVisitor, teammate: Option<TeammateId>, by: Value,
 ) -> Problem {
     record_refusal(state, visitor, teammate, by);
     Problem::new(ProblemCode::SignInRefused, detail)
@@ -166,10 +151,7 @@ pub(super) fn record_refusal(state: &ApiState, visitor: &SignInVisitor, teammate
 /// Links a provider account to a teammate. Returns `false` if the account belongs to another teammate, or the teammate has
 /// another account.
 pub(super) async fn link_account(
-    conn: &mut PgConnection,
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    teammate: TeammateId,
+    conn: &mut PgConnection, state: &ApiState, visitor: &SignInVisitor, teammate: TeammateId,
     account: ProviderAccount<'_>,
 ) -> sqlx::Result<bool> {
     let now = state.clock.now();

@@ -149,9 +149,7 @@ struct Arrived {
 #[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team",
     responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]
 pub(crate) async fn callback(
-    State(state): State<ApiState>,
-    parts: Parts,
-    Query(answer): Query<CallbackParams>,
+    State(state): State<ApiState>, parts: Parts, Query(answer): Query<CallbackParams>,
 ) -> Result<Response, Problem> {
     let settings = settings(&state)?;
     let cookies = state.settings.cookies;
@@ -243,10 +241,7 @@ impl Arrival<'_> {
     /// Finds the teammate of a provider account that is not linked yet, by its verified e-mail address, and links the account.
     /// The caller rolls back if the sign-in is refused.
     async fn introduce(
-        &self,
-        conn: &mut PgConnection,
-        account: ProviderAccount<'_>,
-        email: &str,
+        &self, conn: &mut PgConnection, account: ProviderAccount<'_>, email: &str,
     ) -> Result<TeammateStatus, SignInFailure> {
         let mut known = team::lock_by_email(conn, email).await?;
         if let (None, Some(role)) = (known, self.settings.newcomers) {

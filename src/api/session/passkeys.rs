@@ -99,10 +99,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
 /// Lists your passkeys. If you have any, a sign-in by password, one-time link or OpenID provider also requires one of them.
 #[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Page<PasskeyResponse>)))]
 pub(crate) async fn list(
-    caller: InSession,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(paging): Query<Paging>,
+    caller: InSession, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let passkeys = passkeys::list(&state.pool, caller.teammate()?).await?;
@@ -114,8 +111,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/session/passkeys/options", tag = "Team",
     responses((status = 201, body = PasskeyCreation)))]
 pub(crate) async fn begin(
-    caller: InSession,
-    State(state): State<ApiState>,
+    caller: InSession, State(state): State<ApiState>,
 ) -> Result<(StatusCode, axum::Json<PasskeyCreation>), Problem> {
     let (teammate, session) = (recently_in(&caller, &state)?, &caller.signed_in.session);
     let party = relying_party(&state)?;
@@ -135,9 +131,7 @@ pub(crate) async fn begin(
 /// `sign_in_again`).
 #[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", responses((status = 201, body = PasskeyResponse)))]
 pub(crate) async fn add(
-    caller: InSession,
-    State(state): State<ApiState>,
-    Json(NewPasskey { name, credential }, _): Json<NewPasskey>,
+    caller: InSession, State(state): State<ApiState>, Json(NewPasskey { name, credential }, _): Json<NewPasskey>,
 ) -> Result<(StatusCode, axum::Json<PasskeyResponse>), Problem> {
     let teammate = recently_in(&caller, &state)?;
     let party = relying_party(&state)?;
@@ -179,9 +173,7 @@ pub(crate) async fn add(
 #[utoipa::path(patch, path = "/v1/session/passkeys/{passkey}", tag = "Team",
     responses((status = 200, body = PasskeyResponse)))]
 pub(crate) async fn rename(
-    caller: InSession,
-    State(state): State<ApiState>,
-    PathId(id): PathId<PasskeyId>,
+    caller: InSession, State(state): State<ApiState>, PathId(id): PathId<PasskeyId>,
     Json(PasskeyChange { name }, _): Json<PasskeyChange>,
 ) -> Result<axum::Json<PasskeyResponse>, Problem> {
     let teammate = caller.teammate()?;
@@ -197,9 +189,7 @@ pub(crate) async fn rename(
 /// within the last ten minutes (403, `sign_in_again`).
 #[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn delete(
-    caller: InSession,
-    State(state): State<ApiState>,
-    PathId(id): PathId<PasskeyId>,
+    caller: InSession, State(state): State<ApiState>, PathId(id): PathId<PasskeyId>,
 ) -> Result<StatusCode, Problem> {
     let teammate = recently_in(&caller, &state)?;
     let mut tx = state.begin().await?;
@@ -223,9 +213,7 @@ pub(crate) struct PasskeysRemoved {
 #[utoipa::path(delete, path = "/v1/team/{teammate}/passkeys", tag = "Team",
     responses((status = 200, body = PasskeysRemoved)))]
 pub(crate) async fn reset(
-    admin: TeamAdmin,
-    State(state): State<ApiState>,
-    PathId(id): PathId<TeammateId>,
+    admin: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
 ) -> Result<axum::Json<PasskeysRemoved>, Problem> {
     // One's own take a sign-in of late, which this does not ask for.
     admin.must_not_be(id)?;

@@ -114,10 +114,7 @@ impl Passwords {
 
     /// Verifies a password. Without a stored hash it takes the same time.
     pub(in crate::api) async fn verify(
-        &self,
-        place: PasswordPermit,
-        password: Password,
-        hash: Option<String>,
+        &self, place: PasswordPermit, password: Password, hash: Option<String>,
     ) -> Result<bool, Problem> {
         if !password.is_bounded() {
             return Ok(false);
@@ -131,9 +128,7 @@ impl Passwords {
     }
 
     async fn compute<T: Send + 'static>(
-        &self,
-        place: PasswordPermit,
-        compute: impl FnOnce() -> T + Send + 'static,
+        &self, place: PasswordPermit, compute: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let turn = self.turns.clone().acquire_owned().await.expect("it is never closed");
         let permits = (place, turn);

@@ -132,9 +132,7 @@ impl RelyingParty {
     }
 
     pub(crate) fn read_made(
-        &self,
-        credential: &RegistrationCredential,
-        challenge: Vec<u8>,
+        &self, credential: &RegistrationCredential, challenge: Vec<u8>,
     ) -> Result<RegisteredPasskey, PasskeyError> {
         let verifier = self.verifier();
         let (_, mut state) = verifier.start_passkey_registration(Uuid::nil().as_bytes(), "", "", Default::default())?;
@@ -170,11 +168,7 @@ impl RelyingParty {
 
     /// Verifies that this passkey signed this challenge. Returns the new signature counter.
     pub(crate) fn check_signed(
-        &self,
-        credential: &AuthenticationCredential,
-        challenge: Vec<u8>,
-        teammate: TeammateId,
-        passkey: &Passkey,
+        &self, credential: &AuthenticationCredential, challenge: Vec<u8>, teammate: TeammateId, passkey: &Passkey,
     ) -> Result<u32, PasskeyError> {
         let (verifier, passkey) = (self.verifier(), stored(passkey));
         let asked = verifier.start_passkey_authentication(std::slice::from_ref(&passkey), Default::default());

@@ -35,9 +35,7 @@ pub(crate) struct PasskeyRequest {
 /// Returns the response that requires a passkey after the first factor. `None`: the teammate has no passkey, and the first
 /// factor is enough.
 pub(super) async fn ask(
-    state: &ApiState,
-    teammate: TeammateId,
-    shown: &FirstFactor,
+    state: &ApiState, teammate: TeammateId, shown: &FirstFactor,
 ) -> Result<Option<Response>, Problem> {
     let known = passkeys::list(&state.pool, teammate).await?;
     if known.is_empty() {
@@ -51,10 +49,7 @@ pub(super) async fn ask(
 /// Creates the challenge for a teammate who returned from the OpenID provider, for use by a page of this server ([`ask_on`]).
 /// The browser stores it in the returned cookie.
 pub(super) async fn ask_later(
-    state: &ApiState,
-    teammate: TeammateId,
-    known: &[Passkey],
-    shown: &FirstFactor,
+    state: &ApiState, teammate: TeammateId, known: &[Passkey], shown: &FirstFactor,
 ) -> Result<HeaderValue, Problem> {
     let PasskeyChallenge { challenge, .. } = relying_party(state)?.ask_to_sign(known);
     keep(state, &challenge, teammate, shown).await?;
@@ -66,9 +61,7 @@ pub(super) async fn ask_later(
 
 /// Returns the challenge created by [`ask_later`], any number of times. 401: the browser has none, or it has expired.
 pub(super) async fn ask_on(
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    headers: &HeaderMap,
+    state: &ApiState, visitor: &SignInVisitor, headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let ended = || {
         let detail =
@@ -92,10 +85,7 @@ fn challenge_cookie(state: &ApiState) -> &'static str {
 
 /// Stores a challenge. Returns its expiry.
 async fn keep(
-    state: &ApiState,
-    challenge: &[u8],
-    teammate: TeammateId,
-    shown: &FirstFactor,
+    state: &ApiState, challenge: &[u8], teammate: TeammateId, shown: &FirstFactor,
 ) -> sqlx::Result<DateTime<Utc>> {
     let expires_at = state.clock.now() + CHALLENGE_LASTS;
     let mac = challenge_mac(&state.vault, challenge);

@@ -146,8 +146,7 @@ pub(crate) struct LinkAccount {
 #[utoipa::path(post, path = "/v1/session/link", tag = "Team", request_body = LinkRequest,
     responses((status = 200, body = LinkAccount)))]
 pub(crate) async fn show_link(
-    State(state): State<ApiState>,
-    request: Request,
+    State(state): State<ApiState>, request: Request,
 ) -> Result<axum::Json<LinkAccount>, Problem> {
     let (visitor, _, LinkRequest { link }) = read(&state, request).await?;
     let id = teammate_of(&state, &visitor, &link.0, &link_mac(&state.vault, &link.0)).await?;
@@ -158,8 +157,7 @@ pub(crate) async fn show_link(
 
 /// Reads the body of a request without a session.
 async fn read<T: DeserializeOwned + ToSchema>(
-    state: &ApiState,
-    request: Request,
+    state: &ApiState, request: Request,
 ) -> Result<(SignInVisitor, HeaderMap, T), Problem> {
     let (mut parts, body) = request.into_parts();
     // Another site must not sign a user in under a foreign account. Programs send no such header, and need no cookie for this.
@@ -176,10 +174,7 @@ async fn read<T: DeserializeOwned + ToSchema>(
 }
 
 async fn by_password(
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    email: &str,
-    password: Password,
+    state: &ApiState, visitor: &SignInVisitor, email: &str, password: Password,
 ) -> Result<Response, Problem> {
     let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
     let guess = Guess::begin(state, &email, visitor.client).await?;
@@ -277,10 +272,7 @@ async fn by_key(state: &ApiState, visitor: &SignInVisitor, secret: &str) -> Resu
 }
 
 async fn by_link(
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    token: &str,
-    new_password: Option<Password>,
+    state: &ApiState, visitor: &SignInVisitor, token: &str, new_password: Option<Password>,
 ) -> Result<Response, Problem> {
     let mac = link_mac(&state.vault, token);
     let id = teammate_of(state, visitor, token, &mac).await?;
@@ -312,10 +304,7 @@ async fn by_link(
 
 /// Returns the teammate of a valid link.
 async fn teammate_of(
-    state: &ApiState,
-    visitor: &SignInVisitor,
-    token: &str,
-    mac: &[u8; 32],
+    state: &ApiState, visitor: &SignInVisitor, token: &str, mac: &[u8; 32],
 ) -> Result<TeammateId, Problem> {
     // Counts as a guess at a key, which is as hard.
     let attempt = state.limits.keys.attempt(token, visitor.client)?;

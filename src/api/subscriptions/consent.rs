@@ -42,10 +42,7 @@ pub(crate) struct NewConsent {
 impl NewConsent {
     /// Returns the valid parts. Adds faults of the others to `faults`.
     pub(in crate::api) fn read(
-        given: Value,
-        by_server: bool,
-        now: DateTime<Utc>,
-        faults: &mut Faults,
+        given: Value, by_server: bool, now: DateTime<Utc>, faults: &mut Faults,
     ) -> Option<Consent> {
         let Ok(Self { at, source }) = serde_json::from_value(given) else {
             faults.refuse("/consent", "must be an object with only `at` and `source`");

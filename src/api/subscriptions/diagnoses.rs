@@ -129,9 +129,7 @@ pub(crate) struct DiagnosisReport {
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/diagnoses", tag = "Subscriptions",
     responses((status = 200, body = Diagnosis)))]
 pub(crate) async fn begin(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<SubscriptionId>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, PathId(id): PathId<SubscriptionId>,
 ) -> Result<Answer<Diagnosis>, Problem> {
     client.must_show_something()?;
     let (app, now) = (&client.app, state.clock.now());
@@ -177,10 +175,7 @@ fn test_message(id: SubscriptionId) -> Value {
 }
 
 async fn server_view(
-    state: &ApiState,
-    app: AppId,
-    id: SubscriptionId,
-    now: Timestamp,
+    state: &ApiState, app: AppId, id: SubscriptionId, now: Timestamp,
 ) -> Result<DiagnosisServer, Problem> {
     let (row, topics) = subscriptions::find(&state.pool, app, id).await?.ok_or_else(unknown)?;
     let active = vapid_keys::active(&state.pool, app).await?.id;
@@ -226,10 +221,7 @@ async fn shown(state: &ApiState, app: AppId, code: DiagnosisCode, row: Diagnosis
 }
 
 async fn test_of(
-    state: &ApiState,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
+    state: &ApiState, app: AppId, message: MessageId, subscription: SubscriptionId,
 ) -> Result<DiagnosisTest, Problem> {
     let (whose, now) = (Whose::Both(message, vec![subscription]), state.clock.now());
     let found = search::search(&state.pool, app, &whose, &wanted(DateTime::UNIX_EPOCH), now).await?.rows.pop();
@@ -241,9 +233,7 @@ async fn test_of(
 
 /// Returns the diagnosis with a code, if the caller may act for its subscription.
 async fn found<S>(
-    client: &RegistrationCaller<S>,
-    state: &ApiState,
-    code: &DiagnosisCode,
+    client: &RegistrationCaller<S>, state: &ApiState, code: &DiagnosisCode,
 ) -> Result<DiagnosisRow, Problem> {
     client.must_show_something()?;
     let missing = || Problem::not_found("diagnosis of this code");
@@ -257,9 +247,7 @@ async fn found<S>(
 #[utoipa::path(get, path = "/v1/apps/{app}/diagnoses/{code}", tag = "Subscriptions",
     responses((status = 200, body = Diagnosis)))]
 pub(crate) async fn show(
-    client: RegistrationCaller<MayRead>,
-    State(state): State<ApiState>,
-    PathId(code): PathId<DiagnosisCode>,
+    client: RegistrationCaller<MayRead>, State(state): State<ApiState>, PathId(code): PathId<DiagnosisCode>,
 ) -> Result<Answer<Diagnosis>, Problem> {
     let row = found(&client, &state, &code).await?;
     shown(&state, client.app.id, code, row).await.map(Answer)
@@ -268,10 +256,8 @@ pub(crate) async fn show(
 /// Stores the browser's findings, in place of earlier ones.
 #[utoipa::path(patch, path = "/v1/apps/{app}/diagnoses/{code}", tag = "Subscriptions", responses((status = 204)))]
 pub(crate) async fn report(
-    client: RegistrationCaller<MayChangeSubscribers>,
-    State(state): State<ApiState>,
-    PathId(code): PathId<DiagnosisCode>,
-    Json(DiagnosisReport { checks }, _): Json<DiagnosisReport>,
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>,
+    PathId(code): PathId<DiagnosisCode>, Json(DiagnosisReport { checks }, _): Json<DiagnosisReport>,
 ) -> Result<StatusCode, Problem> {
     found(&client, &state, &code).await?;
     let mut faults = Faults::default();

@@ -86,11 +86,7 @@ fn is_topic(text: &str) -> bool {
 /// Parses a name and returns its normal form. Of an array, such as `navigator.languages`, the first valid item counts.
 /// `Some(None)`: null.
 fn name(
-    value: Value,
-    at: &str,
-    read: fn(&str) -> Option<String>,
-    rule: &str,
-    faults: &mut Faults,
+    value: Value, at: &str, read: fn(&str) -> Option<String>, rule: &str, faults: &mut Faults,
 ) -> Option<Option<String>> {
     let found = match &value {
         Value::Null => return Some(None),
@@ -104,11 +100,7 @@ fn name(
 
 /// Parses an array of strings, or a single string. Returns the valid items, sorted and without duplicates.
 fn list(
-    value: Value,
-    (at, max): (&str, usize),
-    fits: fn(&str) -> bool,
-    rule: &str,
-    faults: &mut Faults,
+    value: Value, (at, max): (&str, usize), fits: fn(&str) -> bool, rule: &str, faults: &mut Faults,
 ) -> Option<Vec<String>> {
     let (items, is_single) = match value {
         Value::Null => (Vec::new(), false),

@@ -54,10 +54,7 @@ pub(crate) struct SubscriptionQuery {
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     responses((status = 200, body = Page<SubscriptionResponse>)))]
 pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<SubscriptionQuery>,
+    server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(query): Query<SubscriptionQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
     let texts = [("user_id", &query.user_id), ("topic", &query.topic), ("tag", &query.tag)];
@@ -90,10 +87,7 @@ pub(crate) async fn list(
 
 /// Returns the newest members of a segment.
 async fn members(
-    state: &ApiState,
-    app: &App,
-    segment: &str,
-    cut: PageRequest,
+    state: &ApiState, app: &App, segment: &str, cut: PageRequest,
 ) -> Result<Page<SubscriptionResponse>, Problem> {
     let chosen = SegmentChoice::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();

@@ -77,10 +77,7 @@ fn field_of(error: &InvalidSubscription) -> &'static str {
 /// Checks the address of a browser. Only hosts outside the known push services are resolved in DNS. An invalid expiration time
 /// is omitted, with a fault in `details`.
 pub(in crate::api) async fn check_address(
-    given: &PushSubscription,
-    app: &App,
-    state: &ApiState,
-    hosts: &mut CheckedHosts,
+    given: &PushSubscription, app: &App, state: &ApiState, hosts: &mut CheckedHosts,
     (faults, details): (&mut Faults, &mut Faults),
 ) -> Option<Address> {
     let endpoint = Endpoint::parse(&given.endpoint).map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();

@@ -126,18 +126,14 @@ pub(in crate::api) fn ended() -> Problem {
 
 /// Returns the subscription for an id: the successor of a replaced one, otherwise the subscription itself.
 pub(in crate::api) async fn current(
-    state: &ApiState,
-    app: &App,
-    id: SubscriptionId,
+    state: &ApiState, app: &App, id: SubscriptionId,
 ) -> Result<SubscriptionId, Problem> {
     Ok(aliases::successor(&state.pool, &state.vault, app.id, id).await?.unwrap_or(id))
 }
 
 /// Converts rows. Replaced subscriptions get the id of their successor.
 pub(in crate::api) async fn shown(
-    state: &ApiState,
-    app: &App,
-    rows: Vec<(SubscriptionRow, Vec<String>)>,
+    state: &ApiState, app: &App, rows: Vec<(SubscriptionRow, Vec<String>)>,
 ) -> Result<Vec<SubscriptionResponse>, Problem> {
     let is_replaced = |row: &&(SubscriptionRow, _)| row.0.state == SubscriptionState::Replaced;
     let replaced: Vec<SubscriptionId> = rows.iter().filter(is_replaced).map(|(row, _)| row.id).collect();

@@ -109,9 +109,7 @@ impl ResolvedTemplate {
 
     /// Compiles the template for a message of this app with the variables `data`.
     pub(in crate::api) fn compile(
-        &self,
-        app: &App,
-        data: Option<Map<String, Value>>,
+        &self, app: &App, data: Option<Map<String, Value>>,
     ) -> Result<(Templated, Compiled), Vec<FieldError>> {
         let templated = Templated {
             name: self.name.clone(),
@@ -143,10 +141,7 @@ pub(crate) struct Templates {
 impl Templates {
     /// Resolves the template of a request. 422: it does not exist.
     pub(crate) async fn resolve(
-        &mut self,
-        state: &ApiState,
-        app: AppId,
-        wanted: Option<TemplateRef>,
+        &mut self, state: &ApiState, app: AppId, wanted: Option<TemplateRef>,
     ) -> Result<Option<ResolvedTemplate>, Problem> {
         let name = match wanted {
             None => return Ok(None),
@@ -173,11 +168,7 @@ impl Templates {
     /// long is only a warning, because the template's own rule decides about it. Messages of one request that share a stored
     /// template are rendered for the recipients of the first.
     pub(crate) async fn try_out(
-        &mut self,
-        state: &ApiState,
-        app: AppId,
-        Trial { of, compiled }: Trial,
-        addressed: &Addressed,
+        &mut self, state: &ApiState, app: AppId, Trial { of, compiled }: Trial, addressed: &Addressed,
         warnings: &mut Vec<FieldError>,
     ) -> Result<(), Problem> {
         let members = match of.name.as_ref().and_then(|name| self.tried.get(name)) {

@@ -108,8 +108,7 @@ pub(crate) struct VariantPreview {
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/preview", tag = "Templates",
     responses((status = 200, body = TemplatePreview)))]
 pub(crate) async fn preview(
-    Server { app, caller, .. }: Server<MaySend>,
-    State(state): State<ApiState>,
+    Server { app, caller, .. }: Server<MaySend>, State(state): State<ApiState>,
     Json(body, _): Json<TemplatePreviewRequest>,
 ) -> Result<Answer<TemplatePreview>, Problem> {
     let TemplatePreviewRequest { template, data, subscription, user, recipient } = body;
@@ -140,10 +139,7 @@ pub(crate) async fn preview(
 }
 
 async fn compile(
-    state: &ApiState,
-    app: &App,
-    template: TemplateRef,
-    data: Option<Map<String, Value>>,
+    state: &ApiState, app: &App, template: TemplateRef, data: Option<Map<String, Value>>,
 ) -> Result<(ResolvedTemplate, Compiled), Problem> {
     let of = Templates::default().resolve(state, app.id, Some(template)).await?;
     let of = of.expect("one was given");
@@ -155,10 +151,7 @@ async fn compile(
 
 /// Returns the recipient of a preview. Without one in the request, the recipient has no data.
 async fn whom(
-    state: &ApiState,
-    app: &App,
-    subscription: Option<SubscriptionId>,
-    user: Option<String>,
+    state: &ApiState, app: &App, subscription: Option<SubscriptionId>, user: Option<String>,
     recipient: Option<TestRecipient>,
 ) -> Result<Arc<TemplatePerson>, Problem> {
     let audience = match (subscription, user, recipient) {
@@ -231,9 +224,7 @@ pub(crate) struct TrialFailure {
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/check", tag = "Templates",
     responses((status = 200, body = TemplateCheck)))]
 pub(crate) async fn check(
-    Server { app, .. }: Server<MaySend>,
-    State(state): State<ApiState>,
-    Json(body, _): Json<TemplateCheckRequest>,
+    Server { app, .. }: Server<MaySend>, State(state): State<ApiState>, Json(body, _): Json<TemplateCheckRequest>,
 ) -> Result<Answer<TemplateCheck>, Problem> {
     let TemplateCheckRequest { template, data, to } = body;
     let mut faults = Faults::default();
@@ -272,11 +263,7 @@ pub(crate) async fn check(
 impl TemplateCheck {
     /// Renders a template for recipients one by one until the time is up. Returns whether all were checked.
     async fn try_on(
-        &mut self,
-        of: &ResolvedTemplate,
-        compiled: &Compiled,
-        members: Vec<Member>,
-        is_over: impl Fn() -> bool,
+        &mut self, of: &ResolvedTemplate, compiled: &Compiled, members: Vec<Member>, is_over: impl Fn() -> bool,
     ) -> bool {
         for member in members {
             if is_over() {

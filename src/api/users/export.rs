@@ -148,9 +148,7 @@ pub(crate) struct PersonDelivery {
 #[utoipa::path(get, path = "/v1/apps/{app}/users/{user}/export", tag = "Subscriptions",
     responses((status = 200, body = PersonExport)))]
 pub(crate) async fn export(
-    server: Server<MayExport>,
-    State(state): State<ApiState>,
-    PathId(UserId(user)): PathId<UserId>,
+    server: Server<MayExport>, State(state): State<ApiState>, PathId(UserId(user)): PathId<UserId>,
     mut request: Request,
 ) -> Result<Response, Problem> {
     let app = server.app.id;
@@ -303,10 +301,7 @@ impl Pages {
     }
 
     async fn deliveries(
-        &mut self,
-        mut chunks: VecDeque<Vec<SubscriptionId>>,
-        beyond: search::DeliveryCursor,
-        out: &mut Vec<u8>,
+        &mut self, mut chunks: VecDeque<Vec<SubscriptionId>>, beyond: search::DeliveryCursor, out: &mut Vec<u8>,
     ) -> Result<(), PersonExportError> {
         let Some(devices) = chunks.front().cloned() else {
             out.extend_from_slice(b"],\n\"complete\":true}\n");
@@ -337,9 +332,7 @@ impl Pages {
     }
 
     async fn write_deliveries(
-        &mut self,
-        out: &mut Vec<u8>,
-        found: Vec<FoundDelivery>,
+        &mut self, out: &mut Vec<u8>, found: Vec<FoundDelivery>,
     ) -> Result<(), PersonExportError> {
         let mut ids: Vec<MessageId> = found.iter().map(|delivery| delivery.message).collect();
         let subscriptions: Vec<SubscriptionId> = found.iter().map(|delivery| delivery.subscription).collect();

@@ -141,10 +141,7 @@ pub(crate) struct WebhookReplayed {
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries", tag = "Webhooks",
     responses((status = 200, body = Page<WebhookDeliveryResponse>)))]
 pub(crate) async fn list_deliveries(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
-    uri: Uri,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>, uri: Uri,
     Query(wanted): Query<OfState>,
 ) -> Result<Response, Problem> {
     let OfState { state: stands, limit, iterator } = wanted;
@@ -158,9 +155,7 @@ pub(crate) async fn list_deliveries(
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries/{webhook_delivery}", tag = "Webhooks",
     responses((status = 200, body = WebhookDeliveryDetail)))]
 pub(crate) async fn show_delivery(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
+    server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
     PathId(delivery): PathId<HookDeliveryId>,
 ) -> Result<axum::Json<WebhookDeliveryDetail>, Problem> {
     let webhook = find(&state, server.app.id, id).await?;
@@ -179,10 +174,7 @@ pub(crate) async fn show_delivery(
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/test", tag = "Webhooks",
     responses((status = 202, body = WebhookDeliveryResponse)))]
 pub(crate) async fn test(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
-    pending: Pending,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>, pending: Pending,
 ) -> Result<Response, Instead> {
     let webhook = find(&state, server.app.id, id).await?;
     if webhook.state == WebhookState::Disabled {
@@ -209,9 +201,7 @@ pub(crate) async fn test(
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/replay", tag = "Webhooks",
     responses((status = 200, body = WebhookReplayed)))]
 pub(crate) async fn replay(
-    server: Server<MayManageKeys>,
-    State(state): State<ApiState>,
-    PathId(id): PathId<WebhookId>,
+    server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
     Json(body, _): Json<WebhookReplay>,
 ) -> Result<axum::Json<WebhookReplayed>, Problem> {
     let which = match (body.webhook_delivery, body.since) {

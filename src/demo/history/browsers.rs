@@ -90,11 +90,7 @@ impl Browsers {
 
     /// Registers new browsers.
     pub(super) async fn arrive(
-        &mut self,
-        api: &Client,
-        operator: &str,
-        simulator: &Simulator,
-        n: u32,
+        &mut self, api: &Client, operator: &str, simulator: &Simulator, n: u32,
     ) -> anyhow::Result<()> {
         let minted = (0..n).map(|_| self.mint(simulator)).collect::<anyhow::Result<Vec<_>>>()?;
         let register = |(browser, known): (Visitor, Value)| async move {
@@ -126,11 +122,7 @@ impl Browsers {
 
     /// Reports on everything that was accepted since the last call, while the clock moves on by an hour at a time.
     pub(super) async fn report(
-        &mut self,
-        api: &Client,
-        simulator: &Simulator,
-        clock: &Clock,
-        hours: usize,
+        &mut self, api: &Client, simulator: &Simulator, clock: &Clock, hours: usize,
     ) -> anyhow::Result<()> {
         let mut by_hour: [Vec<Value>; HOURS] = Default::default();
         for browser in &mut self.present {

@@ -57,9 +57,7 @@ impl Files {
 /// Publishes the certificate in the files, or fails. Then publishes each change in an endless loop; unusable files
 /// change nothing.
 pub(super) async fn open(
-    files: Files,
-    show: Show,
-    clock: Clock,
+    files: Files, show: Show, clock: Clock,
 ) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut marks, certificate) = files.look().await;
     let certificate = certificate?;

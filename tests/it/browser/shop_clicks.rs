@@ -1,12 +1,14 @@
-//! Clicks on notifications, and two apps on one site, in Firefox.
+//! Clicks on notifications, what people buy after them, and two apps on one site, in Firefox.
 
-use serde_json::json;
+use axum::http::Method;
+use serde_json::{Value, json};
 
 use super::push_clients::start_firefox;
 use super::shop::Shop;
 use super::site::Scheme;
 use super::{until, when};
 use crate::support::TempDir;
+use crate::support::campaigns::run_scheduler;
 
 const WORKER: &str = r#"importScripts("{server}/sdk/service-worker.js");"#;
 
@@ -60,6 +62,44 @@ async fn second_app_leaves_the_first_subscribed() {
     shop.put_page("{}");
     firefox.open(&format!("{}?shop", shop.page())).await;
     assert_eq!(firefox.evaluate("bellwire.ready").await, first["status"]);
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn order_after_click_is_attributed() {
+    let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
+    shop.put_page("{}");
+    shop.put("/service-worker.js", WORKER);
+    let app = &shop.server.app;
+    app.operate(Method::PATCH, "/v1/apps/shop", json!({"browsers_may": ["report_conversions"]})).await.ok(200);
+    let measurement = json!({"window": "7d", "link_tags": {"hosts": ["localhost", "127.0.0.1"]}});
+    shop.server.call(Method::PUT, "/measurement", measurement).await;
+    let mut firefox = start_firefox(&shop.server, &profile.path().join("profile"), &json!({})).await;
+    firefox.open(&shop.page()).await;
+    let subscribed = firefox.evaluate("bellwire.subscribe()").await;
+    assert_eq!(subscribed["ok"], true, "{subscribed}");
+    let coats = format!("{}?coats#top", shop.page());
+    let content = json!({"title": "Spring", "body": "New coats", "url": coats, "require_interaction": true});
+    let plan = json!({"slug": "spring", "message": {"to": {"all": true}, "content": content}});
+    shop.server.call(Method::POST, "/campaigns", plan).await;
+    shop.server.call(Method::POST, "/campaigns/spring/start", Value::Null).await;
+    run_scheduler(app).await;
+    let message = shop.server.last_message().await;
+    shop.server.until_counts(&message, json!({"displayed": 1})).await;
+    firefox.press_notification("New coats", "alertBox").await;
+    let tagged = format!("{}?coats&utm_campaign=spring&utm_medium=web-push&utm_source=push#top", shop.page());
+    until(async || firefox.tabs().await, |tabs| tabs.contains(&tagged)).await;
+    shop.server.until_counts(&message, json!({"clicked": 1})).await;
+    let order = "bellwire.converted('order', { value: 49.9, currency: 'EUR', id: 'o-17' })";
+    for _ in 0..2 {
+        let reported = firefox.evaluate(order).await;
+        assert_eq!(reported["ok"], true, "{reported}");
+    }
+    let results = shop.server.get("/campaigns/spring/results").await;
+    let attributed = &results["data"][0]["conversions"][0]["attributed"];
+    let values = json!([{"currency": "EUR", "value": 49.9, "per_delivery": 49.9}]);
+    assert_eq!(attributed, &json!({"conversions": 1, "people": 1, "values": values}));
     firefox.quit().await;
     shop.server.app.finish().await;
 }

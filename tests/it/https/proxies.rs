@@ -45,9 +45,7 @@ struct Proxy {
 impl Proxy {
     /// `settings`: from directory, ports and the server's address to the name and text of a file and the arguments.
     async fn start(
-        program: &str,
-        pair: &Pair,
-        settings: impl Fn(&Path, &str, &str) -> (&'static str, String, Vec<String>),
+        program: &str, pair: &Pair, settings: impl Fn(&Path, &str, &str) -> (&'static str, String, Vec<String>),
     ) -> Self {
         let dir = TempDir::new();
         pair.write(&dir.path().join("fullchain.pem"), &dir.path().join("privkey.pem"));

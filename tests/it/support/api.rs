@@ -131,12 +131,7 @@ impl TestApi {
     }
 
     pub async fn call_with(
-        &self,
-        method: Method,
-        path: &str,
-        bearer: Option<&str>,
-        body: Option<Value>,
-        headers: &[(&str, &str)],
+        &self, method: Method, path: &str, bearer: Option<&str>, body: Option<Value>, headers: &[(&str, &str)],
     ) -> Reply {
         let mut request = Request::builder().method(method).uri(path).extension(LOOPBACK);
         if let Some(bearer) = bearer {

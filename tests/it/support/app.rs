@@ -232,12 +232,7 @@ impl TestApp {
 
     /// The same, with more headers.
     pub async fn call_with(
-        &self,
-        method: Method,
-        path: &str,
-        bearer: &str,
-        body: Value,
-        headers: &[(&str, &str)],
+        &self, method: Method, path: &str, bearer: &str, body: Value, headers: &[(&str, &str)],
     ) -> Reply {
         let mut request = Request::builder()
             .method(method)
@@ -285,11 +280,7 @@ impl TestApp {
 
     /// The same, of browsers that subscribed with that VAPID public key.
     pub async fn subscribe_by(
-        &self,
-        key: &[u8],
-        gateway: &str,
-        indices: std::ops::Range<u32>,
-        more: Value,
+        &self, key: &[u8], gateway: &str, indices: std::ops::Range<u32>, more: Value,
     ) -> Vec<Subscriber> {
         let host = format!("{gateway}.bellwire.test");
         let mut subscribers = Vec::new();
@@ -478,8 +469,7 @@ pub fn gateways(simulator: &Simulator) -> Gateways {
 
 /// The rest after a failed connect is short, since it goes by the real clock.
 fn gateway_settings(
-    simulator: &Simulator,
-    (others, ca_pem): (Vec<bellwire_gateway::HostMapping>, String),
+    simulator: &Simulator, (others, ca_pem): (Vec<bellwire_gateway::HostMapping>, String),
 ) -> bellwire_gateway::GatewayConfig {
     let mapping = |host: gateways::HostMapping| bellwire_gateway::HostMapping {
         host: host.host,

@@ -133,10 +133,7 @@ impl Collector {
 }
 
 async fn take(
-    State(shared): State<Arc<Shared>>,
-    Path(path): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
+    State(shared): State<Arc<Shared>>, Path(path): Path<String>, headers: HeaderMap, body: Bytes,
 ) -> Response {
     let answer = *shared.answer.lock();
     {

@@ -86,19 +86,13 @@ impl EventStream {
 }
 
 pub async fn open_stream(
-    router: &Router,
-    path: &str,
-    key: &str,
-    after: Option<&str>,
+    router: &Router, path: &str, key: &str, after: Option<&str>,
 ) -> Result<EventStream, (u16, Value)> {
     open_stream_with(router, path, &[("authorization", &format!("Bearer {key}"))], after).await
 }
 
 pub async fn open_stream_with(
-    router: &Router,
-    path: &str,
-    shown: &[(&str, &str)],
-    after: Option<&str>,
+    router: &Router, path: &str, shown: &[(&str, &str)], after: Option<&str>,
 ) -> Result<EventStream, (u16, Value)> {
     let mut request = Request::builder()
         .uri(path)

@@ -247,9 +247,7 @@ async fn serve(client: TcpStream, state: Arc<State>) {
 }
 
 async fn pipe(
-    client: TcpStream,
-    (from_server, to_server): (impl AsyncReadExt + Unpin, impl AsyncWriteExt + Unpin),
-    state: &State,
+    client: TcpStream, (from_server, to_server): (impl AsyncReadExt + Unpin, impl AsyncWriteExt + Unpin), state: &State,
 ) {
     let mut generation = state.generation.subscribe();
     // Half a message must not wait for the other half's acknowledgement.
@@ -264,10 +262,7 @@ async fn pipe(
 }
 
 async fn client_to_server(
-    mut from: OwnedReadHalf,
-    mut to: impl AsyncWriteExt + Unpin,
-    state: &State,
-    mute: &AtomicBool,
+    mut from: OwnedReadHalf, mut to: impl AsyncWriteExt + Unpin, state: &State, mute: &AtomicBool,
 ) -> std::io::Result<()> {
     let start_up_length = from.read_u32().await?;
     let mut start_up = vec![0; start_up_length.saturating_sub(4) as usize];
@@ -308,10 +303,7 @@ fn follow(sql: &str, transaction: &mut Option<Vec<String>>) {
 
 /// Passes answers on, or, once a trap muted them, swallows them until Postgres has finished the statement.
 async fn server_to_client(
-    mut from: impl AsyncReadExt + Unpin,
-    mut to: OwnedWriteHalf,
-    state: &State,
-    mute: &AtomicBool,
+    mut from: impl AsyncReadExt + Unpin, mut to: OwnedWriteHalf, state: &State, mute: &AtomicBool,
 ) -> std::io::Result<()> {
     loop {
         let (kind, body) = read_message(&mut from).await?;

@@ -11,8 +11,7 @@ pub const END: &str = "<!-- /generated -->";
 /// Compares the generated parts of a guide with what `generate` returns for their kind and names. `None`: another test compares
 /// that kind. Writes the corrected guide below cargo's directory for tests.
 pub fn compare_generated_parts(
-    guide: &Path,
-    generate: impl Fn(&str, &[&str]) -> Option<String>,
+    guide: &Path, generate: impl Fn(&str, &[&str]) -> Option<String>,
 ) -> Result<usize, String> {
     let text = fs::read_to_string(guide).expect("a guide");
     let (mut fresh, mut rest, mut parts) = (String::new(), text.as_str(), 0);

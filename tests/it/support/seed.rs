@@ -28,10 +28,7 @@ pub async fn seed_together(app: &TestApp, gateway: &str, indices: Range<u32>) ->
 }
 
 async fn seed_in(
-    app: &TestApp,
-    gateway: &str,
-    indices: Range<u32>,
-    shard: fn(SubscriptionId, u32) -> u8,
+    app: &TestApp, gateway: &str, indices: Range<u32>, shard: fn(SubscriptionId, u32) -> u8,
 ) -> Vec<Subscriber> {
     let mut seeded = app.subscribe(gateway, indices.start..indices.start + 1).await;
     let first: SubscriptionId = seeded[0].id.parse().expect("an id");

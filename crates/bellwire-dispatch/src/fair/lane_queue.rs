@@ -100,11 +100,7 @@ impl LaneQueue {
     /// Returns the time until which a claimed delivery is deferred instead of waiting here. A stalled unknown origin must not
     /// fill the room shared by all unknown origins.
     pub(super) fn defer_until(
-        &self,
-        tier: usize,
-        proven: bool,
-        peer: &OriginStreams,
-        now: Timestamp,
+        &self, tier: usize, proven: bool, peer: &OriginStreams, now: Timestamp,
     ) -> Option<Timestamp> {
         let is_stuck = |has_room: bool, moved_at: Instant| !has_room && moved_at.elapsed() >= STALLED_AFTER;
         let stalled = || {

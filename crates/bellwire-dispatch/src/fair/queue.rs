@@ -336,11 +336,7 @@ impl Queue {
     /// Changes a lane in a way that may free a permit, and passes the permit to others. A tier whose slot led to no POST pays
     /// nothing: otherwise deliveries that were claimed too long ago would cost it a share.
     pub(super) fn give_back<T>(
-        &mut self,
-        slot: Slot,
-        urgent: bool,
-        unsent: Option<Tier>,
-        learn: impl FnOnce(&mut Lane) -> T,
+        &mut self, slot: Slot, urgent: bool, unsent: Option<Tier>, learn: impl FnOnce(&mut Lane) -> T,
     ) -> T {
         let queue = &mut self.slots[slot];
         let learnt = learn(&mut queue.lane);

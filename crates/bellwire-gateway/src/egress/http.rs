@@ -10,9 +10,7 @@ use super::{ProxyError, TunnelTarget};
 const HEAD_MAX: usize = 8 << 10;
 const FIELDS_MAX: usize = 64;
 pub(super) async fn connect(
-    mut tcp: TcpStream,
-    target: TunnelTarget<'_>,
-    authorization: Option<Zeroizing<String>>,
+    mut tcp: TcpStream, target: TunnelTarget<'_>, authorization: Option<Zeroizing<String>>,
 ) -> Result<TcpStream, ProxyError> {
     let authority = match target {
         TunnelTarget::Name(host, port) => format!("{host}:{port}"),

@@ -19,9 +19,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 pub(super) async fn connect(
-    mut tcp: TcpStream,
-    target: TunnelTarget<'_>,
-    credentials: Option<&Credentials>,
+    mut tcp: TcpStream, target: TunnelTarget<'_>, credentials: Option<&Credentials>,
 ) -> Result<TcpStream, ProxyError> {
     sign_in(&mut tcp, credentials).await?;
     tcp.write_all(&request(target)?).await?;

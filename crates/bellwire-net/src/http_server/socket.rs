@@ -40,10 +40,7 @@ pub(super) struct Socket<S> {
 
 impl<S> Socket<S> {
     pub(super) fn new(
-        stream: S,
-        progress: Arc<ConnectionProgress>,
-        limits: ListenerLimits,
-        http1: Option<(Heads, RefusalBody)>,
+        stream: S, progress: Arc<ConnectionProgress>, limits: ListenerLimits, http1: Option<(Heads, RefusalBody)>,
     ) -> Self {
         let (heads, refusal) = http1.unzip();
         let (reading, writing) = (Patience::default(), Patience::default());
@@ -162,9 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
+        self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if let [octets] = bufs

@@ -94,8 +94,7 @@ impl Tls {
     /// Configures TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Session tickets use a key of this process that rotates every
     /// few hours.
     pub fn new(
-        shown: Arc<CurrentCertificate>,
-        challenges: Option<Challenges>,
+        shown: Arc<CurrentCertificate>, challenges: Option<Challenges>,
     ) -> Result<Self, tokio_rustls::rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?

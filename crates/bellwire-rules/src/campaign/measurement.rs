@@ -56,10 +56,7 @@ impl LinkTags {
     /// Returns the parameters for a message. Those of the campaign win. Those that name a campaign or variant which the message does not
     /// have are omitted.
     pub fn filled(
-        &self,
-        of_campaign: &BTreeMap<String, String>,
-        campaign: Option<&str>,
-        variant: Option<&str>,
+        &self, of_campaign: &BTreeMap<String, String>, campaign: Option<&str>, variant: Option<&str>,
     ) -> BTreeMap<String, String> {
         let all = self.parameters.iter().chain(of_campaign).collect::<BTreeMap<_, _>>();
         let fill = |value: &str, name: &str, filling: Option<&str>| match filling {

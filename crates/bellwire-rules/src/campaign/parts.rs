@@ -105,10 +105,7 @@ pub fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Campai
 /// Returns the filter of a message: the campaign's segment, the share, the time zones, the own hour, and the follow-up
 /// condition. `None`: the filter is too large to express.
 pub fn filter(
-    plan: &Plan,
-    campaign: CampaignId,
-    body: &PlannedMessage,
-    narrow: &Narrow,
+    plan: &Plan, campaign: CampaignId, body: &PlannedMessage, narrow: &Narrow,
 ) -> Option<Option<AudienceFilter>> {
     let mut filter = body.filter.clone().unwrap_or_default();
     let zones = narrow.zones.as_ref().map(in_zones);

@@ -184,11 +184,7 @@ fn failed(failure: Failure) -> &'static str {
 }
 
 fn retry(
-    facts: &Facts,
-    timetable: &Timetable,
-    before: &ExplainedAttempt,
-    attempt: &ExplainedAttempt,
-    posted_at: Timestamp,
+    facts: &Facts, timetable: &Timetable, before: &ExplainedAttempt, attempt: &ExplainedAttempt, posted_at: Timestamp,
     story: &mut Story,
 ) {
     let n = attempt.number;

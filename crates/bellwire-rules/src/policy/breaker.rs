@@ -219,12 +219,7 @@ impl Breaker {
     /// Records the response to a POST by the number of its [permission](Permission::Go) and its start. Returns the new state if
     /// it changed. Responses to POSTs that began before the last change have no effect.
     pub fn record(
-        &mut self,
-        number: u64,
-        posted_at: Timestamp,
-        now: Timestamp,
-        health: Health,
-        settings: &TierSettings,
+        &mut self, number: u64, posted_at: Timestamp, now: Timestamp, health: Health, settings: &TierSettings,
     ) -> Option<BreakerState> {
         if self.snapshot.state != BreakerState::Closed || !self.run.counts(number) {
             return None;

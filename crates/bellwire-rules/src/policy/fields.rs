@@ -40,29 +40,21 @@ impl<'a> Fields<'a> {
     /// Creates a reader of the object at `pointer`, and reports members that are not in `allowed`. `None` if the value is not
     /// an object.
     pub(super) fn of(
-        value: &'a Value,
-        pointer: &'static str,
-        allowed: &[&str],
-        errors: &'a mut Vec<PolicyError>,
+        value: &'a Value, pointer: &'static str, allowed: &[&str], errors: &'a mut Vec<PolicyError>,
     ) -> Option<Self> {
         Self::read(value, pointer, allowed, |_| None, errors)
     }
 
     /// Creates a reader of the whole policy. `elsewhere` returns the right place of a misplaced member, for the error.
     pub(super) fn at_top(
-        value: &'a Value,
-        allowed: &[&str],
-        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        value: &'a Value, allowed: &[&str], elsewhere: impl Fn(&str) -> Option<&'static str>,
         errors: &'a mut Vec<PolicyError>,
     ) -> Option<Self> {
         Self::read(value, "", allowed, elsewhere, errors)
     }
 
     fn read(
-        value: &'a Value,
-        pointer: &'static str,
-        allowed: &[&str],
-        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        value: &'a Value, pointer: &'static str, allowed: &[&str], elsewhere: impl Fn(&str) -> Option<&'static str>,
         errors: &'a mut Vec<PolicyError>,
     ) -> Option<Self> {
         let Value::Object(members) = value else {
@@ -91,10 +83,7 @@ impl<'a> Fields<'a> {
 
     /// Reads an object member at `pointer`.
     pub(super) fn inside<T>(
-        &mut self,
-        value: &Value,
-        pointer: &'static str,
-        allowed: &[&str],
+        &mut self, value: &Value, pointer: &'static str, allowed: &[&str],
         read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
     ) -> Option<T> {
         read(&mut Fields::of(value, pointer, allowed, self.errors)?)

@@ -194,10 +194,7 @@ pub fn of_refused_key(before: Option<HoldReason>, now: Timestamp) -> HoldReason 
 /// duration. Without a header it is 1 s, doubled up to 60 s if it recurs within a minute of the previous hold. A POST that was
 /// in flight when a hold began does not double it.
 pub fn of_throttled_subscription(
-    before: Option<HoldReason>,
-    posted_at: Timestamp,
-    now: Timestamp,
-    retry_after: Option<Duration>,
+    before: Option<HoldReason>, posted_at: Timestamp, now: Timestamp, retry_after: Option<Duration>,
 ) -> HoldReason {
     match (retry_after, before) {
         (Some(wait), _) => HoldReason { at: now, until: now + wait },
@@ -208,10 +205,7 @@ pub fn of_throttled_subscription(
 
 /// Returns a hold twice as long as `before`, if that ended at most `within` ago. A hold in force is unchanged.
 fn repeated(
-    before: Option<HoldReason>,
-    now: Timestamp,
-    (first, longest): (Duration, Duration),
-    within: Duration,
+    before: Option<HoldReason>, now: Timestamp, (first, longest): (Duration, Duration), within: Duration,
 ) -> HoldReason {
     let length = match before {
         Some(held) if now < held.until => return held,

@@ -179,12 +179,7 @@ impl VerifiedToken {
 
     /// Checks this token for a request at time `now` (seconds since 1970) to a subscription.
     pub(super) fn check(
-        &self,
-        gateway: Gateway,
-        origin: &str,
-        target: MintTarget,
-        now: i64,
-        faults: &mut Vec<RequestFault>,
+        &self, gateway: Gateway, origin: &str, target: MintTarget, now: i64, faults: &mut Vec<RequestFault>,
     ) {
         // autopush tolerates clock differences; the others do not.
         let leeway = if gateway == Gateway::Mozilla { 60 } else { 0 };

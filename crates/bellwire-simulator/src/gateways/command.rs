@@ -57,9 +57,7 @@ pub struct Args {
 /// Runs a simulator until `shutdown`. Once it serves, it writes one line of JSON to `out` with the addresses of its
 /// HTTP interface and hosts.
 pub async fn run(
-    args: Args,
-    shutdown: impl Future<Output = ()>,
-    mut out: impl std::io::Write,
+    args: Args, shutdown: impl Future<Output = ()>, mut out: impl std::io::Write,
 ) -> Result<(), StartError> {
     let mut options = Options {
         seed: args.seed,

@@ -238,11 +238,7 @@ impl Host {
     }
 
     fn open(
-        &self,
-        head: &http::request::Parts,
-        target: MintTarget,
-        body: &Bytes,
-        faults: &mut Vec<RequestFault>,
+        &self, head: &http::request::Parts, target: MintTarget, body: &Bytes, faults: &mut Vec<RequestFault>,
     ) -> Option<Sample> {
         let opened = match open(&self.minter.subscriber(target.index), body) {
             Ok(opened) => opened,

@@ -86,10 +86,7 @@ async fn act(host: &Host, live: &Live, exchange: Exchange) -> Result<Response<Cu
 }
 
 async fn decide(
-    host: &Host,
-    live: &Live,
-    exchange: Exchange,
-    now: &Moment,
+    host: &Host, live: &Live, exchange: Exchange, now: &Moment,
 ) -> Result<Response<CutBody>, ConnectionCut> {
     if let Some(response) = host.scripted(&live.rule.action, &exchange) {
         return Ok(whole(host.send(exchange, response, now)));
@@ -120,11 +117,7 @@ async fn decide(
 }
 
 fn begin(
-    host: &Host,
-    exchange: Exchange,
-    status: u16,
-    body: CutBody,
-    now: &Moment,
+    host: &Host, exchange: Exchange, status: u16, body: CutBody, now: &Moment,
 ) -> Result<Response<CutBody>, ConnectionCut> {
     let response = Response::builder().status(status).body(Bytes::new()).map_err(|_| ConnectionCut)?;
     Ok(host.send(exchange, response, now).map(|_| body))

@@ -281,11 +281,7 @@ async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: 
 }
 
 fn begin_answer(
-    host: &Host,
-    exchange: Exchange,
-    mut respond: SendResponse<Bytes>,
-    status: u16,
-    now: &Moment,
+    host: &Host, exchange: Exchange, mut respond: SendResponse<Bytes>, status: u16, now: &Moment,
 ) -> Option<h2::SendStream<Bytes>> {
     let response = Response::builder().status(status).body(Bytes::new()).ok()?;
     let head = host.send(exchange, response, now).map(|_| ());
@@ -336,9 +332,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for FrameWriter<T> {
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[std::io::IoSlice<'_>],
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.io).poll_write_vectored(cx, slices)
     }

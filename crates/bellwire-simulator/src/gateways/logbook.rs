@@ -252,13 +252,7 @@ impl Logbook {
     }
 
     pub(super) fn record(
-        &self,
-        host: (u16, &str),
-        index: u32,
-        sample: Sample,
-        status: Option<u16>,
-        accepted: bool,
-        at_ms: i64,
+        &self, host: (u16, &str), index: u32, sample: Sample, status: Option<u16>, accepted: bool, at_ms: i64,
     ) {
         let Sample { id, plaintext, ttl, urgency, topic } = sample;
         let mut records = self.records.lock();

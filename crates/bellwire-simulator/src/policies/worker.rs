@@ -80,11 +80,7 @@ impl Worker {
 
     /// Applies a response to the lane. Returns the changes for the other replicas.
     pub(super) fn answered(
-        &mut self,
-        outcome: &Outcome,
-        known_throttled: bool,
-        post: Post,
-        now: Timestamp,
+        &mut self, outcome: &Outcome, known_throttled: bool, post: Post, now: Timestamp,
     ) -> Option<LaneState> {
         let was_held = self.lane.is_held(now);
         let mut news = LaneState::of(LaneId(0), ALL_ORIGINS.into());

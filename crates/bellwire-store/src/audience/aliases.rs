@@ -56,10 +56,7 @@ async fn links(conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId]) -> s
 /// Resolves the ids of replaced subscriptions to their successors, or to `None` if the alias leads nowhere. Ids of other
 /// subscriptions are omitted.
 pub async fn resolve(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    ids: &[SubscriptionId],
+    conn: &mut PgConnection, vault: &Vault, app: AppId, ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<SubscriptionId, Option<SubscriptionId>>> {
     let mut resolved = HashMap::new();
     let given = links(conn, app, ids).await?.into_iter().filter(|link| link.next.is_some());
@@ -93,10 +90,7 @@ pub async fn resolve(
 
 /// Returns the successor of a replaced subscription. `None`: not replaced, or the alias leads nowhere.
 pub async fn successor(
-    pool: &PgPool,
-    vault: &Vault,
-    app: AppId,
-    id: SubscriptionId,
+    pool: &PgPool, vault: &Vault, app: AppId, id: SubscriptionId,
 ) -> sqlx::Result<Option<SubscriptionId>> {
     Ok(resolve(&mut *pool.acquire().await?, vault, app, &[id]).await?.remove(&id).flatten())
 }
@@ -105,11 +99,7 @@ pub async fn successor(
 /// also needs the same user as the last one. If the alias leads nowhere, the last subscription of the chain is locked. `None`:
 /// the subscription does not exist, or the caller has no right to it.
 pub async fn lock_current(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    id: SubscriptionId,
-    right: Right<'_>,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, id: SubscriptionId, right: Right<'_>,
 ) -> sqlx::Result<Option<SubscriptionRow>> {
     let Some(mut row) = lock(conn, app, id).await?.filter(|row| right.covers(vault, row)) else { return Ok(None) };
     for _ in 0..STEPS_MAX {

@@ -18,11 +18,7 @@ const CAMPAIGNS_MAX: i64 = 20;
 
 /// Stores the previous values of a locked subscription before it changes to `row`.
 pub(super) async fn note(
-    conn: &mut PgConnection,
-    app: AppId,
-    before: &SubscriptionRow,
-    row: &SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, before: &SubscriptionRow, row: &SubscriptionRow, now: Timestamp,
 ) -> sqlx::Result<()> {
     let changed = changes(&mut *conn, app, before, row, now).await?;
     append(conn, row, changed, now).await
@@ -30,11 +26,7 @@ pub(super) async fn note(
 
 /// Copies the stored changes of a replaced subscription to its successor. Both are locked.
 pub(super) async fn inherit(
-    conn: &mut PgConnection,
-    app: AppId,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, old: &SubscriptionRow, new: &SubscriptionRow, now: Timestamp,
 ) -> sqlx::Result<()> {
     let former = fetch_optional!(
         &mut *conn,
@@ -48,10 +40,7 @@ pub(super) async fn inherit(
 }
 
 async fn append(
-    conn: &mut PgConnection,
-    row: &SubscriptionRow,
-    changed: Vec<Former>,
-    now: Timestamp,
+    conn: &mut PgConnection, row: &SubscriptionRow, changed: Vec<Former>, now: Timestamp,
 ) -> sqlx::Result<()> {
     if changed.is_empty() {
         return Ok(());
@@ -68,11 +57,7 @@ async fn append(
 }
 
 async fn changes(
-    conn: &mut PgConnection,
-    app: AppId,
-    before: &SubscriptionRow,
-    row: &SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, before: &SubscriptionRow, row: &SubscriptionRow, now: Timestamp,
 ) -> sqlx::Result<Vec<Former>> {
     let mut was = Vec::new();
     if before.timezone != row.timezone {

@@ -198,11 +198,7 @@ macro_rules! next {
 
 /// Returns the next candidates of a stretch, in order of id.
 pub(crate) async fn next(
-    conn: &mut PgConnection,
-    of: &Stretch,
-    needs: &Needs,
-    n: usize,
-    now: Timestamp,
+    conn: &mut PgConnection, of: &Stretch, needs: &Needs, n: usize, now: Timestamp,
 ) -> sqlx::Result<Vec<CandidateRow>> {
     let mut next = Vec::with_capacity(n);
     let n = i64::try_from(n).unwrap_or(i64::MAX);
@@ -235,10 +231,7 @@ pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> s
 
 /// Returns active subscriptions of an app beyond the page's key, the nearest ids first.
 pub(crate) async fn of_app(
-    conn: &mut PgConnection,
-    app: AppId,
-    page: Keyset,
-    needs: &Needs,
+    conn: &mut PgConnection, app: AppId, page: Keyset, needs: &Needs,
 ) -> sqlx::Result<Vec<CandidateRow>> {
     paged!(conn, page, CandidateRow,
         [r#"
@@ -257,10 +250,7 @@ pub(crate) async fn of_app(
 /// Reads the active subscriptions of these lanes on a random share of the table's pages, each with its page. Repeats return the
 /// same pages while the table does not grow.
 pub(crate) async fn sample(
-    conn: &mut PgConnection,
-    lanes: &[LaneId],
-    needs: &Needs,
-    percent: f32,
+    conn: &mut PgConnection, lanes: &[LaneId], needs: &Needs, percent: f32,
 ) -> sqlx::Result<Vec<DrawnRow>> {
     fetch_all!(
         conn,
@@ -281,11 +271,7 @@ pub(crate) async fn sample(
 
 /// Reads the members of a topic on a random share of the pages of the membership table, each with its page.
 pub(crate) async fn sample_members(
-    conn: &mut PgConnection,
-    topic: i32,
-    lanes: &[LaneId],
-    needs: &Needs,
-    percent: f32,
+    conn: &mut PgConnection, topic: i32, lanes: &[LaneId], needs: &Needs, percent: f32,
 ) -> sqlx::Result<Vec<DrawnRow>> {
     fetch_all!(
         conn,

@@ -62,11 +62,7 @@ pub enum Begun {
 
 /// Begins a diagnosis of a subscription, with a new code.
 pub async fn begin(
-    pool: &PgPool,
-    vault: &Vault,
-    (app, id): (AppId, SubscriptionId),
-    right: Right<'_>,
-    code: &DiagnosisCode,
+    pool: &PgPool, vault: &Vault, (app, id): (AppId, SubscriptionId), right: Right<'_>, code: &DiagnosisCode,
     now: Timestamp,
 ) -> sqlx::Result<Begun> {
     let mut tx = transactions::begin(pool).await?;
@@ -100,11 +96,7 @@ pub async fn begin(
 
 /// Adds the server's data and the id of the test notification, before that is sent.
 pub async fn add_server_view(
-    pool: &PgPool,
-    app: AppId,
-    code: &DiagnosisCode,
-    server: &Value,
-    message: Option<MessageId>,
+    pool: &PgPool, app: AppId, code: &DiagnosisCode, server: &Value, message: Option<MessageId>,
 ) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -130,10 +122,7 @@ pub struct DiagnosisRow {
 
 /// Returns an app's diagnosis by its code, unless it has expired.
 pub async fn find(
-    pool: &PgPool,
-    app: AppId,
-    code: &DiagnosisCode,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, code: &DiagnosisCode, now: Timestamp,
 ) -> sqlx::Result<Option<DiagnosisRow>> {
     fetch_optional!(
         pool,

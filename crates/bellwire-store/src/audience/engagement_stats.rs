@@ -108,8 +108,7 @@ struct StoredEngagement {
 
 /// Returns the active ones of these subscriptions, with person and time zone.
 async fn reporters(
-    conn: &mut PgConnection,
-    ids: Vec<SubscriptionId>,
+    conn: &mut PgConnection, ids: Vec<SubscriptionId>,
 ) -> sqlx::Result<HashMap<SubscriptionId, Reporter>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -148,8 +147,7 @@ async fn reporters(
 
 /// Reads the engagement of these persons, with the time of their last receipt. Persons without data are omitted.
 async fn read(
-    conn: &mut PgConnection,
-    persons: &[(AppId, Person)],
+    conn: &mut PgConnection, persons: &[(AppId, Person)],
 ) -> sqlx::Result<HashMap<(AppId, Person), (Habits, Option<Timestamp>)>> {
     let by_key: HashMap<(Uuid, Uuid), (AppId, Person)> =
         persons.iter().map(|(app, person)| ((app.0, person.id()), (*app, *person))).collect();
@@ -229,9 +227,7 @@ async fn write(conn: &mut PgConnection, rows: &[EngagementRow]) -> sqlx::Result<
 
 /// Reads the engagement of these subscriptions' persons, by subscription. Persons without data are omitted.
 pub(crate) async fn of(
-    conn: &mut PgConnection,
-    app: AppId,
-    users: &[(SubscriptionId, Person)],
+    conn: &mut PgConnection, app: AppId, users: &[(SubscriptionId, Person)],
 ) -> sqlx::Result<HashMap<SubscriptionId, Habits>> {
     let mut persons: Vec<(AppId, Person)> = users.iter().map(|(_, person)| (app, *person)).collect();
     persons.sort_unstable_by_key(|(_, person)| person.id());
@@ -278,9 +274,7 @@ impl EngagementCursor {
 /// Reads a chunk of persons, and deletes those without a receipt since `cutoff`. Returns the last person read. `None`: no
 /// further person.
 pub async fn clear(
-    pool: &PgPool,
-    cutoff: Timestamp,
-    after: EngagementCursor,
+    pool: &PgPool, cutoff: Timestamp, after: EngagementCursor,
 ) -> sqlx::Result<Option<EngagementCursor>> {
     let mut tx = begin_by_index(pool).await?;
     let last = fetch_optional!(

@@ -70,11 +70,7 @@ impl Erasure {
 
 /// Stores a new erasure of a user. Returns the running one if there is one.
 pub async fn begin(
-    conn: &mut PgConnection,
-    app: AppId,
-    user_id: &str,
-    actor: &str,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, user_id: &str, actor: &str, now: Timestamp,
 ) -> sqlx::Result<Erasure> {
     fetch_one!(
         conn,
@@ -126,10 +122,7 @@ pub async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasur
 /// deletes its data. Former and later subscriptions of the same browser are erased first, also those without a user, because
 /// they may have the user's data. `None`: no subscription is left.
 pub async fn erase_subscription(
-    pool: &PgPool,
-    vault: &Vault,
-    erasure: &Erasure,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp,
 ) -> sqlx::Result<Option<Stop>> {
     let Some(user_id) = &erasure.user_id else { return Ok(None) };
     retrying(|| async move {
@@ -184,11 +177,7 @@ struct Erased {
 
 /// Ends a locked subscription and discards a chunk of its open dead letters. Deletes its data after the last chunk.
 async fn erase_row(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    asked: &ErasureRequest<'_>,
-    row: &SubscriptionRow,
-    closing: &mut Closing,
+    conn: &mut PgConnection, vault: &Vault, asked: &ErasureRequest<'_>, row: &SubscriptionRow, closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<Erased> {
     let stop = end(conn, row, closing, now).await?;
@@ -216,12 +205,7 @@ async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::R
 /// whether the erasure is complete. `None`: the subscription does not exist, or the caller may not erase it. Repeating it has
 /// no effect.
 pub async fn erase_one(
-    pool: &PgPool,
-    vault: &Vault,
-    asked: &ErasureRequest<'_>,
-    id: SubscriptionId,
-    right: Right<'_>,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, asked: &ErasureRequest<'_>, id: SubscriptionId, right: Right<'_>, now: Timestamp,
 ) -> sqlx::Result<Option<(Stop, bool)>> {
     retrying(|| async move {
         let mut tx = transactions::begin(pool).await?;
@@ -246,10 +230,7 @@ pub async fn erase_one(
 /// Discards a chunk of a subscription's open dead letters, so that their content can be deleted. Returns the number. If it is
 /// [`CHUNK`], there may be more.
 async fn put_letters_aside(
-    conn: &mut PgConnection,
-    asked: &ErasureRequest<'_>,
-    row: &SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, asked: &ErasureRequest<'_>, row: &SubscriptionRow, now: Timestamp,
 ) -> sqlx::Result<i64> {
     let messages = fetch_all!(
         &mut *conn,
@@ -271,11 +252,7 @@ async fn put_letters_aside(
 
 /// Records the discarded dead letters in the list of actions. The audit log has only the erasure.
 async fn leave_trail(
-    conn: &mut PgConnection,
-    asked: &ErasureRequest<'_>,
-    filter: Value,
-    n: i64,
-    now: Timestamp,
+    conn: &mut PgConnection, asked: &ErasureRequest<'_>, filter: Value, n: i64, now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -288,11 +265,7 @@ async fn leave_trail(
 /// Deletes all data of a locked subscription, except its id. Returns the number of webhook requests from which its user was
 /// removed.
 async fn forget(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    row: &SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, row: &SubscriptionRow, now: Timestamp,
 ) -> sqlx::Result<(i64, Person)> {
     let nowhere = lost_endpoint_mac(vault, row.id, Lost::Erased);
     let forgotten = fetch_one!(
@@ -321,10 +294,7 @@ async fn forget(
 /// message that is being accepted is not found, but drops its users at its end like all others. A scheduled message is read
 /// before it is due. If the user was the only recipient, its content is deleted.
 pub async fn redact_messages(
-    pool: &PgPool,
-    erasure: &Erasure,
-    patience: Duration,
-    now: Timestamp,
+    pool: &PgPool, erasure: &Erasure, patience: Duration, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let Some(user_id) = &erasure.user_id else { return Ok(false) };
     retrying(|| async move {
@@ -363,9 +333,7 @@ pub async fn redact_messages(
 
 /// Returns browsers that a user has left and that have open dead letters of messages to that user, with the time of leaving.
 async fn browsers_left_with_letters(
-    conn: &mut PgConnection,
-    app: AppId,
-    user_id: &str,
+    conn: &mut PgConnection, app: AppId, user_id: &str,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
     let of = query!(
         scalar,
@@ -381,10 +349,7 @@ async fn browsers_left_with_letters(
 /// Discards a chunk of open dead letters of messages to the user, in browsers that now have another user. They can no longer be
 /// replayed, and may contain the user's data. Returns their number.
 async fn put_letters_of_former_browsers_aside(
-    conn: &mut PgConnection,
-    erasure: &Erasure,
-    user_id: &str,
-    now: Timestamp,
+    conn: &mut PgConnection, erasure: &Erasure, user_id: &str, now: Timestamp,
 ) -> sqlx::Result<i64> {
     let (left, left_at) = browsers_left_with_letters(conn, erasure.app, user_id).await?;
     let discarded = rows_affected!(

@@ -98,11 +98,7 @@ pub struct ImportBatch<'a> {
 }
 
 pub async fn create(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: ImportId,
-    format: &str,
-    (dry_run, restore_pruned): (bool, bool),
+    conn: &mut PgConnection, app: AppId, id: ImportId, format: &str, (dry_run, restore_pruned): (bool, bool),
     now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
@@ -195,12 +191,8 @@ fn half_of(app: AppId, request: &Registration<'_>) -> usize {
 ///
 /// # Errors One half may have been imported, and is counted.
 pub async fn take(
-    pool: &PgPool,
-    vault: &Vault,
-    (app, id, dry_run): (AppId, ImportId, bool),
-    batch: &ImportBatch<'_>,
-    reached: &mut ImportPosition,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, (app, id, dry_run): (AppId, ImportId, bool), batch: &ImportBatch<'_>,
+    reached: &mut ImportPosition, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let [first, second] = [0, 1].map(|at| Half::of(app, batch, at, reached[at]));
     // Not given up when the other one fails: what it has done so far would have to be done again.
@@ -214,11 +206,7 @@ pub async fn take(
 }
 
 async fn take_half(
-    pool: &PgPool,
-    vault: &Vault,
-    (app, id, dry_run): (AppId, ImportId, bool),
-    half: &Half<'_>,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, (app, id, dry_run): (AppId, ImportId, bool), half: &Half<'_>, now: Timestamp,
 ) -> sqlx::Result<bool> {
     if half.after >= half.lines {
         return Ok(true);
@@ -246,11 +234,7 @@ async fn take_half(
 /// Adds the results of one half of a part, and stores its faults up to the limit. Returns `false` if another call has advanced
 /// the import.
 async fn advance(
-    conn: &mut PgConnection,
-    id: ImportId,
-    half: &Half<'_>,
-    enrolled: &[Enrolled],
-    now: Timestamp,
+    conn: &mut PgConnection, id: ImportId, half: &Half<'_>, enrolled: &[Enrolled], now: Timestamp,
 ) -> sqlx::Result<bool> {
     let count = |which: Enrolled| enrolled.iter().filter(|became| **became == which).count() as i64;
     let (restored, pruned) = (count(Enrolled::Restored), count(Enrolled::Pruned));
@@ -288,10 +272,7 @@ async fn advance(
 }
 
 async fn keep_faults(
-    conn: &mut PgConnection,
-    id: ImportId,
-    mut faults: Vec<LineFault>,
-    is_warning: bool,
+    conn: &mut PgConnection, id: ImportId, mut faults: Vec<LineFault>, is_warning: bool,
 ) -> sqlx::Result<()> {
     if faults.is_empty() {
         return Ok(());
@@ -321,11 +302,7 @@ async fn keep_faults(
 /// Completes an import at the end of its file. `missing` is a fault about the end. Returns `false` if another call has advanced
 /// the import.
 pub async fn finish(
-    conn: &mut PgConnection,
-    id: ImportId,
-    lines: i64,
-    missing: Option<LineFault>,
-    now: Timestamp,
+    conn: &mut PgConnection, id: ImportId, lines: i64, missing: Option<LineFault>, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let done = rows_affected!(
         &mut *conn,

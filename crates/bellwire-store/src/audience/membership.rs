@@ -32,11 +32,7 @@ pub(crate) struct TopicChange {
 ///
 /// A browser's list covers only topics that browsers may join: other topics are neither joined nor left.
 pub(crate) async fn set_topics(
-    conn: &mut PgConnection,
-    app: AppId,
-    row: &SubscriptionRow,
-    wanted: &Changes,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, row: &SubscriptionRow, wanted: &Changes, now: Timestamp,
 ) -> Result<Option<TopicChange>, sqlx::Error> {
     let mut refused = wanted.left_out(row);
     let (Some(names), by) = (&wanted.topics, &wanted.by) else {
@@ -73,12 +69,7 @@ pub enum Membership {
 
 /// Adds a subscription to a topic or removes it, with the permissions of a server.
 pub async fn set_membership(
-    pool: &PgPool,
-    vault: &Vault,
-    (app, id): (AppId, SubscriptionId),
-    topic: &str,
-    member: bool,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, (app, id): (AppId, SubscriptionId), topic: &str, member: bool, now: Timestamp,
 ) -> Result<Membership, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -107,11 +98,7 @@ pub async fn set_membership(
 
 /// Adds an active subscription to topics. Its other topics stay. Returns the topics that it joined.
 async fn join(
-    conn: &mut PgConnection,
-    id: SubscriptionId,
-    lane: LaneId,
-    topics: &[i32],
-    now: Timestamp,
+    conn: &mut PgConnection, id: SubscriptionId, lane: LaneId, topics: &[i32], now: Timestamp,
 ) -> Result<Vec<i32>, sqlx::Error> {
     let joined = query!(
         scalar,
@@ -128,9 +115,7 @@ async fn join(
 
 /// Adds new active subscriptions, each in its lane, to topics whose rows the transaction has locked.
 pub(crate) async fn join_all(
-    conn: &mut PgConnection,
-    members: &[(SubscriptionId, LaneId, i32)],
-    now: Timestamp,
+    conn: &mut PgConnection, members: &[(SubscriptionId, LaneId, i32)], now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     if engine::is_distributed() {
         return copy_all(conn, members, now).await;
@@ -151,9 +136,7 @@ pub(crate) async fn join_all(
 
 /// [`join_all`] by COPY, for Citus: INSERT … ON CONFLICT takes 10 ms of CPU for each shard.
 async fn copy_all(
-    conn: &mut PgConnection,
-    members: &[(SubscriptionId, LaneId, i32)],
-    now: Timestamp,
+    conn: &mut PgConnection, members: &[(SubscriptionId, LaneId, i32)], now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     // A subscription may name a topic twice.
     let members: BTreeSet<_> = members.iter().map(|(id, lane, topic)| (id.shard(), id.0, lane.0, *topic)).collect();
@@ -169,10 +152,7 @@ async fn copy_all(
 
 /// Removes a subscription from all topics except these, as far as the caller may. Includes topics from before it was pruned.
 async fn leave_all_but(
-    conn: &mut PgConnection,
-    id: SubscriptionId,
-    kept: &[i32],
-    by: &Speaker,
+    conn: &mut PgConnection, id: SubscriptionId, kept: &[i32], by: &Speaker,
 ) -> Result<(), sqlx::Error> {
     let mut left: Vec<i32> = joined(conn, id).await?.into_keys().filter(|topic| !kept.contains(topic)).collect();
     if *by != Speaker::Server {
@@ -195,8 +175,7 @@ pub(crate) async fn leave_closed(conn: &mut PgConnection, id: SubscriptionId) ->
 
 /// Returns the topics of a subscription, including those from before it was pruned, with the time of joining.
 pub(crate) async fn joined(
-    conn: &mut PgConnection,
-    id: SubscriptionId,
+    conn: &mut PgConnection, id: SubscriptionId,
 ) -> Result<HashMap<i32, Timestamp>, sqlx::Error> {
     let joined = query!(
         Joined,
@@ -265,9 +244,7 @@ pub(crate) async fn return_to(conn: &mut PgConnection, id: SubscriptionId, lane:
 
 /// Restores the topics of restored subscriptions, as far as the topics still exist.
 pub(crate) async fn return_all(
-    conn: &mut PgConnection,
-    lanes: &BTreeMap<SubscriptionId, LaneId>,
-    now: Timestamp,
+    conn: &mut PgConnection, lanes: &BTreeMap<SubscriptionId, LaneId>, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let keys = SubscriptionKeys::of(lanes.keys().copied().collect());
     let former = fetch_all!(
@@ -287,9 +264,7 @@ pub(crate) async fn return_all(
 /// Moves a subscription's topics to its successor, with the time of joining. Includes topics that only servers may set, because
 /// it is the same browser, and topics from before it was pruned.
 pub(crate) async fn inherit(
-    conn: &mut PgConnection,
-    old: SubscriptionId,
-    new: (SubscriptionId, LaneId),
+    conn: &mut PgConnection, old: SubscriptionId, new: (SubscriptionId, LaneId),
 ) -> Result<(), sqlx::Error> {
     let left = fetch_all!(
         &mut *conn,
@@ -319,9 +294,7 @@ async fn take_former(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<
 /// Adds a subscription to those topics that still exist, with the time of joining. Its other topics stay. Of two times for the
 /// same topic the earlier one counts.
 async fn rejoin(
-    conn: &mut PgConnection,
-    (id, lane): (SubscriptionId, LaneId),
-    joined: &[Joined],
+    conn: &mut PgConnection, (id, lane): (SubscriptionId, LaneId), joined: &[Joined],
 ) -> Result<(), sqlx::Error> {
     if joined.is_empty() {
         return Ok(());
@@ -356,8 +329,7 @@ pub(crate) async fn names_of(conn: &mut PgConnection, id: SubscriptionId) -> Res
 
 /// Returns the topic names of several subscriptions, sorted for each. Subscriptions without topics are omitted.
 pub(crate) async fn names_of_all(
-    executor: impl PgExecutor<'_>,
-    ids: &[SubscriptionId],
+    executor: impl PgExecutor<'_>, ids: &[SubscriptionId],
 ) -> Result<HashMap<SubscriptionId, Vec<String>>, sqlx::Error> {
     let joined = fetch_all!(
         executor,

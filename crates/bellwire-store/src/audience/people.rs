@@ -19,9 +19,7 @@ use bellwire_template::TemplatePerson;
 
 /// Reads the data of these subscriptions for templates: all data, or only the locales. Missing subscriptions are omitted.
 pub async fn of(
-    pool: &PgPool,
-    ids: &[SubscriptionId],
-    all: bool,
+    pool: &PgPool, ids: &[SubscriptionId], all: bool,
 ) -> sqlx::Result<HashMap<SubscriptionId, Arc<TemplatePerson>>> {
     macro_rules! people {
         ($within:literal $(, $shards:expr)?) => {
@@ -68,12 +66,7 @@ pub struct Member {
 
 /// Returns up to `limit` recipients that a message to this audience would reach now, from a position on.
 pub async fn page(
-    pool: &PgPool,
-    app: AppId,
-    audience: &Audience,
-    behind: Behind,
-    limit: i64,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, audience: &Audience, behind: Behind, limit: i64, now: Timestamp,
 ) -> sqlx::Result<Vec<Member>> {
     let Behind { lane, id: SubscriptionId(after) } = behind;
     let rows = match audience {
@@ -139,11 +132,7 @@ pub async fn page(
 
 /// Returns the members that a filter accepts, in their order.
 pub async fn taken_by(
-    pool: &PgPool,
-    app: AppId,
-    filter: &AudienceFilter,
-    members: Vec<Member>,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, filter: &AudienceFilter, members: Vec<Member>, now: Timestamp,
 ) -> sqlx::Result<Vec<Member>> {
     let mut conn = pool.acquire().await?;
     let ids: Vec<SubscriptionId> = members.iter().map(|member| member.id).collect();

@@ -71,9 +71,7 @@ impl Whole<'_> {
 
 /// Returns the lanes in which a filter can accept any subscription.
 pub(crate) async fn narrowed(
-    conn: &mut PgConnection,
-    filter: &AudienceFilter,
-    mut lanes: Vec<(LaneId, i64)>,
+    conn: &mut PgConnection, filter: &AudienceFilter, mut lanes: Vec<(LaneId, i64)>,
 ) -> sqlx::Result<Vec<(LaneId, i64)>> {
     let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
     let facts = segment_filter::lanes(conn, &ids).await?;
@@ -83,9 +81,7 @@ pub(crate) async fn narrowed(
 
 /// Estimates the recipients of a message while its sender waits.
 pub(crate) async fn of_message(
-    conn: &mut PgConnection,
-    whole: &Whole<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, whole: &Whole<'_>, now: Timestamp,
 ) -> sqlx::Result<AudienceReach> {
     estimate(conn, whole, LOOKED_AT_BY_SENDING, now).await
 }
@@ -93,11 +89,7 @@ pub(crate) async fn of_message(
 /// Estimates how many of an app's active subscriptions a filter accepts. Counts them instead if requested and possible within
 /// [`COUNTING_MAX`].
 pub async fn of_everyone(
-    pool: &PgPool,
-    app: AppId,
-    filter: &AudienceFilter,
-    exactly: bool,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, filter: &AudienceFilter, exactly: bool, now: Timestamp,
 ) -> sqlx::Result<AudienceReach> {
     let mut conn = pool.acquire().await?;
     let all = audience_counts::of_everyone(&mut conn, app).await?;
@@ -116,10 +108,7 @@ pub async fn of_everyone(
 }
 
 async fn estimate(
-    conn: &mut PgConnection,
-    whole: &Whole<'_>,
-    looked_at: i64,
-    now: Timestamp,
+    conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, now: Timestamp,
 ) -> sqlx::Result<AudienceReach> {
     let of = whole.total();
     if of <= looked_at
@@ -193,10 +182,7 @@ fn share_of(pages: &[SamplePage]) -> (f64, f64) {
 
 /// Counts the accepted subscriptions in many short statements. `None`: it would take longer than `within`.
 async fn count(
-    conn: &mut PgConnection,
-    whole: &Whole<'_>,
-    within: Duration,
-    now: Timestamp,
+    conn: &mut PgConnection, whole: &Whole<'_>, within: Duration, now: Timestamp,
 ) -> sqlx::Result<Option<i64>> {
     let began = Instant::now();
     let judge = Judge::new(conn, whole.app, whole.filter, &whole.ids(), now).await?;
@@ -225,11 +211,7 @@ async fn count(
 /// Returns an app's newest active subscriptions with ids below `before` that a filter accepts, up to `limit`. If the search
 /// stopped early, also returns the id that it reached.
 pub async fn members(
-    pool: &PgPool,
-    app: AppId,
-    filter: &AudienceFilter,
-    page: Keyset,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, filter: &AudienceFilter, page: Keyset, now: Timestamp,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Option<Uuid>)> {
     let mut conn = pool.acquire().await?;
     let all: Vec<LaneId> =

@@ -32,9 +32,7 @@ const CHUNK: i64 = 100;
 /// Marks subscriptions as proven at their first acceptance, and counts refusals of unproven ones. The transaction has locked
 /// them. Writes nothing in the usual case that all are proven.
 pub async fn count<'a>(
-    conn: &mut PgConnection,
-    settlements: impl Iterator<Item = &'a Settlement>,
-    now: Timestamp,
+    conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>, now: Timestamp,
 ) -> sqlx::Result<()> {
     let mut weights = BTreeMap::new();
     for settlement in settlements {
@@ -71,10 +69,7 @@ pub async fn count<'a>(
 
 /// [`count`] for Citus, which locks rows in one shard at a time. The caller's transaction holds the locks.
 async fn count_apart(
-    conn: &mut PgConnection,
-    ids: &[SubscriptionId],
-    weights: &[i16],
-    now: Timestamp,
+    conn: &mut PgConnection, ids: &[SubscriptionId], weights: &[i16], now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         conn,

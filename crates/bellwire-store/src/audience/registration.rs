@@ -140,10 +140,7 @@ pub fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
 
 /// Registers a subscription, with all changes that follow, in one transaction.
 pub async fn register(
-    pool: &PgPool,
-    vault: &Vault,
-    request: &Registration<'_>,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, request: &Registration<'_>, now: Timestamp,
 ) -> Result<Registered, sqlx::Error> {
     retrying(|| async move {
         let mut tx = transactions::begin(pool).await?;
@@ -157,10 +154,7 @@ pub async fn register(
 }
 
 async fn register_within(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    request: &Registration<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, request: &Registration<'_>, now: Timestamp,
 ) -> Result<Registered, Unregistered> {
     let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
     let shard = shard_of(request.app, request.endpoint.expose());
@@ -214,10 +208,7 @@ async fn register_within(
 }
 
 async fn find_endpoint(
-    conn: &mut PgConnection,
-    app: AppId,
-    shard: u8,
-    mac: &[u8; 32],
+    conn: &mut PgConnection, app: AppId, shard: u8, mac: &[u8; 32],
 ) -> Result<Option<SubscriptionId>, sqlx::Error> {
     let id = fetch_optional!(
         conn,
@@ -229,10 +220,7 @@ async fn find_endpoint(
 }
 
 async fn refresh_known(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    request: &Registration<'_>,
-    (mut id, mac): (SubscriptionId, &[u8; 32]),
+    conn: &mut PgConnection, vault: &Vault, request: &Registration<'_>, (mut id, mac): (SubscriptionId, &[u8; 32]),
     now: Timestamp,
 ) -> Result<Stored, Unregistered> {
     while let Some(before) = lock(conn, request.app, id).await? {
@@ -256,11 +244,7 @@ async fn refresh_known(
 /// Refreshes a known, locked subscription, or reactivates an ended one with a new `since`. Other keys create a new subscription
 /// if they may take over the endpoint. An unchanged row that was seen within a day is not written.
 async fn refresh(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    request: &Registration<'_>,
-    before: SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, request: &Registration<'_>, before: SubscriptionRow, now: Timestamp,
 ) -> Result<SubscriptionRow, Unregistered> {
     let refused = |answer| Err(Unregistered::Refused(answer));
     let given = address(request.keys, request.endpoint);
@@ -323,11 +307,7 @@ async fn refresh(
 /// Adds a new subscription for an endpoint that is stored with other keys. The previous subscription keeps its id, but gets no
 /// pushes from now on. With `keeps` the new one inherits details, topics and running fan-outs to topics and to all.
 async fn take_endpoint(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    request: &Registration<'_>,
-    mut before: SubscriptionRow,
-    keeps: bool,
+    conn: &mut PgConnection, vault: &Vault, request: &Registration<'_>, mut before: SubscriptionRow, keeps: bool,
     now: Timestamp,
 ) -> Result<SubscriptionRow, Unregistered> {
     let nowhere = lost_endpoint_mac(vault, before.id, Lost::Taken);
@@ -386,12 +366,8 @@ async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Tim
 /// Returns the row of a new subscription, with values inherited from the replaced one. The requested values are not applied
 /// yet.
 fn begin(
-    vault: &Vault,
-    request: &Registration<'_>,
-    (id, lane): (SubscriptionId, LaneId),
-    mac: &[u8; 32],
-    old: Option<&SubscriptionRow>,
-    now: Timestamp,
+    vault: &Vault, request: &Registration<'_>, (id, lane): (SubscriptionId, LaneId), mac: &[u8; 32],
+    old: Option<&SubscriptionRow>, now: Timestamp,
 ) -> SubscriptionRow {
     // A browser proves whose a subscription is each time: a token to replace one by does not.
     let by_server = matches!(request.right, Right::Server);
@@ -424,13 +400,8 @@ fn begin(
 
 /// Inserts a new subscription. `None`: its endpoint was registered concurrently.
 async fn insert(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    request: &Registration<'_>,
-    mac: &[u8; 32],
-    shard: u8,
-    old: Option<&SubscriptionRow>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, request: &Registration<'_>, mac: &[u8; 32], shard: u8,
+    old: Option<&SubscriptionRow>, now: Timestamp,
 ) -> Result<Option<SubscriptionRow>, Unregistered> {
     let id = SubscriptionId::new(request.id, shard);
     let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway, now).await?;

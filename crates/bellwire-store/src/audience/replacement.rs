@@ -64,12 +64,7 @@ struct DequeuedRow {
 /// Moves the old subscription's values to the new one: its delivery policy (unless the new one has one), topics, and waiting
 /// and future deliveries. Workers stop sending to the old one. Both are locked.
 pub(crate) async fn take_over(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    old: &SubscriptionRow,
-    heir: Heir<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, old: &SubscriptionRow, heir: Heir<'_>, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let (old_id, new_id, new_lane) = (old.id, heir.row.id, heir.row.lane);
     if !heir.is_known {
@@ -100,10 +95,7 @@ pub(crate) async fn take_over(
 /// Marks an old subscription as replaced, and passes its delivery policy to the successor if that has none. Returns the
 /// successor's life.
 async fn replace(
-    conn: &mut PgConnection,
-    old: SubscriptionId,
-    new: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, old: SubscriptionId, new: SubscriptionId, now: Timestamp,
 ) -> Result<i32, sqlx::Error> {
     let life = fetch_one!(
         &mut *conn,
@@ -130,12 +122,7 @@ async fn replace(
 /// Moves deliveries claimed under `lease` whose subscription was replaced. Those no longer under that lease, or whose
 /// subscription is active again, stay.
 pub async fn follow(
-    pool: &PgPool,
-    vault: &Vault,
-    lease: Uuid,
-    old: SubscriptionId,
-    messages: &[MessageId],
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, lease: Uuid, old: SubscriptionId, messages: &[MessageId], now: Timestamp,
 ) -> sqlx::Result<()> {
     retrying(|| async {
         let mut tx = begin(pool).await?;
@@ -176,12 +163,8 @@ async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Res
 /// Enqueues the dequeued deliveries, and those of fan-outs that miss the successor, for the successor. Deliveries that it
 /// already has, or for which no successor exists, end here.
 async fn hand_on(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    old: SubscriptionId,
-    new: Successor,
-    (rows, mut ahead): (Vec<DequeuedRow>, Vec<Ahead>),
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, old: SubscriptionId, new: Successor,
+    (rows, mut ahead): (Vec<DequeuedRow>, Vec<Ahead>), now: Timestamp,
 ) -> sqlx::Result<()> {
     let messages: Vec<MessageId> =
         rows.iter().map(|row| row.message).chain(ahead.iter().map(|ahead| ahead.message)).collect();
@@ -220,9 +203,7 @@ async fn hand_on(
 /// replay. The search follows the direction in which deliveries move (batch, queue, log), so that one that moves meanwhile is
 /// found.
 async fn reached(
-    conn: &mut PgConnection,
-    to: SubscriptionId,
-    messages: &[MessageId],
+    conn: &mut PgConnection, to: SubscriptionId, messages: &[MessageId],
 ) -> sqlx::Result<HashSet<MessageId>> {
     let under_way = fetch_all!(
         &mut *conn,

@@ -43,12 +43,7 @@ pub struct Chunk {
 
 /// Finds pruned subscriptions after a cursor. Those without an endpoint, and expired ones, are omitted.
 pub async fn find_some(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    pruned: &Pruned,
-    proven: bool,
-    after: Option<Cursor>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, pruned: &Pruned, proven: bool, after: Option<Cursor>, now: Timestamp,
 ) -> sqlx::Result<Chunk> {
     let (after_at, after_id) = after.unwrap_or((Timestamp::UNIX_EPOCH, Uuid::nil()));
     let rows = fetch_all!(
@@ -70,12 +65,7 @@ pub async fn find_some(
 /// Restores pruned subscriptions after a cursor within a transaction. Each starts a new life: messages accepted before are not
 /// sent to it. Its topics are restored.
 pub(crate) async fn restore_some(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    pruned: &Pruned,
-    proven: bool,
-    after: Option<Cursor>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, pruned: &Pruned, proven: bool, after: Option<Cursor>, now: Timestamp,
 ) -> sqlx::Result<Chunk> {
     let Chunk { ids, next } = find_some(conn, vault, pruned, proven, after, now).await?;
     if ids.is_empty() {
@@ -120,12 +110,7 @@ pub async fn count(pool: &PgPool, vault: &Vault, pruned: &Pruned, now: Timestamp
 /// audit log. Returns the number restored, and whether there may be more. After a failure, subscriptions restored before stay
 /// restored.
 pub async fn restore(
-    pool: &PgPool,
-    vault: &Vault,
-    pruned: &Pruned,
-    most: u64,
-    entry: &AuditEntry,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, pruned: &Pruned, most: u64, entry: &AuditEntry, now: Timestamp,
 ) -> sqlx::Result<(u64, bool)> {
     let (mut restored, mut after) = (0, None);
     loop {

@@ -38,11 +38,7 @@ pub(crate) struct Judge<'a> {
 impl<'a> Judge<'a> {
     /// Prepares the evaluation of a filter for candidates in these lanes. Candidates of other lanes are rejected.
     pub(crate) async fn new(
-        conn: &mut PgConnection,
-        app: AppId,
-        filter: &'a AudienceFilter,
-        in_lanes: &[LaneId],
-        now: Timestamp,
+        conn: &mut PgConnection, app: AppId, filter: &'a AudienceFilter, in_lanes: &[LaneId], now: Timestamp,
     ) -> sqlx::Result<Self> {
         let needs = filter.needs();
         let lanes = lanes(conn, in_lanes).await?;
@@ -58,9 +54,7 @@ impl<'a> Judge<'a> {
 
     /// Returns the result of the filter for each candidate, in order.
     pub(crate) async fn judge(
-        &self,
-        conn: &mut PgConnection,
-        candidates: &[CandidateRow],
+        &self, conn: &mut PgConnection, candidates: &[CandidateRow],
     ) -> sqlx::Result<Vec<(SubscriptionId, FilterVerdict)>> {
         let mut judged = Vec::with_capacity(candidates.len());
         for some in candidates.chunks(JUDGED_AT_ONCE) {
@@ -115,12 +109,8 @@ impl<'a> Judge<'a> {
 
 /// Whether a filter accepts a subscription that is about to replace another one. It has the topics and history of both.
 pub(crate) async fn takes_successor(
-    conn: &mut PgConnection,
-    app: AppId,
-    (filter, assigned_at): (&AudienceFilter, Option<Timestamp>),
-    old: SubscriptionId,
-    new: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, (filter, assigned_at): (&AudienceFilter, Option<Timestamp>),
+    old: SubscriptionId, new: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let Some(candidate) = candidates::of_ids(conn, &[new]).await?.pop() else { return Ok(false) };
     let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?.assigned_at(assigned_at);
@@ -131,11 +121,8 @@ pub(crate) async fn takes_successor(
 /// Returns the filter's current result for a subscription, and its person's engagement. `None`: the subscription does not
 /// exist.
 pub(crate) async fn verdict_of(
-    conn: &mut PgConnection,
-    app: AppId,
-    (filter, assigned_at): (&AudienceFilter, Option<Timestamp>),
-    id: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, (filter, assigned_at): (&AudienceFilter, Option<Timestamp>),
+    id: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<Option<(FilterVerdict, Habits)>> {
     let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
     let person = candidate.person(app, assigned_at).map(|person| (id, person));
@@ -162,9 +149,7 @@ const MESSAGES_OF_CAMPAIGN_MAX: i64 = 500;
 
 /// Messages of an app by name. Names without a message are omitted.
 pub async fn messages_named(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[&str],
+    conn: &mut PgConnection, app: AppId, names: &[&str],
 ) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
     let named = names.iter().filter_map(|name| Some(((*name).to_owned(), name.parse::<MessageId>().ok()?)));
     let mut named: HashMap<String, MessageId> = named.collect();
@@ -187,9 +172,7 @@ pub async fn messages_named(
 
 /// Returns the last messages of campaigns by id or slug. A campaign without messages gets an empty list.
 async fn campaigns_named(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[&str],
+    conn: &mut PgConnection, app: AppId, names: &[&str],
 ) -> sqlx::Result<HashMap<String, Vec<MessageId>>> {
     let ids: Vec<CampaignId> = names.iter().filter_map(|name| name.parse().ok()).collect();
     let rows = fetch_all!(
@@ -211,9 +194,7 @@ async fn campaigns_named(
 
 /// Returns the names of topics and messages in a filter that the app does not have.
 pub async fn unknown_names(
-    conn: &mut PgConnection,
-    app: AppId,
-    filter: &AudienceFilter,
+    conn: &mut PgConnection, app: AppId, filter: &AudienceFilter,
 ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
     let needs = filter.needs();
     let mut topics: Vec<String> = needs.topics.into_iter().collect();
@@ -236,10 +217,7 @@ pub async fn unknown_names(
 
 /// Returns the subscriptions in each of these topics.
 pub(crate) async fn in_topics(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[String],
-    ids: &[SubscriptionId],
+    conn: &mut PgConnection, app: AppId, names: &[String], ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<String, HashSet<SubscriptionId>>> {
     macro_rules! members {
         ($within:literal $(, $shards:expr)?) => {
@@ -266,11 +244,7 @@ pub(crate) async fn in_topics(
 
 /// Returns the subscriptions with that event of one of these messages.
 async fn doers(
-    conn: &mut PgConnection,
-    deed: &Deed,
-    messages: &[MessageId],
-    ids: &[SubscriptionId],
-    now: Timestamp,
+    conn: &mut PgConnection, deed: &Deed, messages: &[MessageId], ids: &[SubscriptionId], now: Timestamp,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let since = deed.within_s.map(|seconds| now - TimeDelta::seconds(seconds));
     let kind = match deed.act {
@@ -305,11 +279,7 @@ async fn doers(
 
 /// Returns the subscriptions whose person has enough events of a kind.
 async fn with_events(
-    conn: &mut PgConnection,
-    app: AppId,
-    event: &EventCondition,
-    people: &[(SubscriptionId, Person)],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, event: &EventCondition, people: &[(SubscriptionId, Person)], now: Timestamp,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let mut ids: Vec<Uuid> = people.iter().map(|(_, person)| person.id()).collect();
     ids.sort_unstable();
@@ -329,10 +299,7 @@ async fn with_events(
 
 /// Returns the subscriptions for which a push service accepted one of these messages.
 async fn receivers(
-    conn: &mut PgConnection,
-    messages: &[MessageId],
-    ids: &[SubscriptionId],
-    since: Option<Timestamp>,
+    conn: &mut PgConnection, messages: &[MessageId], ids: &[SubscriptionId], since: Option<Timestamp>,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     if engine::is_distributed() {
         let found = fetch_all!(

@@ -21,10 +21,7 @@ pub struct SegmentRow {
 
 /// Returns an app's segments beyond the page's key, the nearest numbers first; or only the one with `name`.
 pub async fn list(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    name: Option<&str>,
-    page: Keyset,
+    executor: impl PgExecutor<'_>, app: AppId, name: Option<&str>, page: Keyset,
 ) -> sqlx::Result<Vec<SegmentRow>> {
     paged!(executor, page, SegmentRow,
         ["SELECT id, name, description, expression, created_at, changed_at FROM segments
@@ -47,12 +44,7 @@ pub enum Set {
 
 /// Creates or replaces a segment.
 pub async fn set(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    description: Option<&str>,
-    expression: &str,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, name: &str, description: Option<&str>, expression: &str, now: Timestamp,
 ) -> sqlx::Result<Set> {
     let is_new = fetch_one!(
         &mut *conn,

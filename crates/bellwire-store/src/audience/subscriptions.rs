@@ -28,9 +28,7 @@ pub use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, is_signed,
 use row::{lock, read_all};
 
 pub async fn find(
-    pool: &PgPool,
-    app: AppId,
-    id: SubscriptionId,
+    pool: &PgPool, app: AppId, id: SubscriptionId,
 ) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     Ok(of_ids(pool, app, &[id]).await?.pop())
 }
@@ -69,10 +67,7 @@ const NO_TOPIC: i32 = -1;
 /// Returns an app's subscriptions beyond the page's key with their topics, the nearest ids first. Reads at most
 /// [`LOOKED_AT_MAX`].
 pub async fn list(
-    pool: &PgPool,
-    app: AppId,
-    filter: &SubscriptionFilter,
-    page: Keyset,
+    pool: &PgPool, app: AppId, filter: &SubscriptionFilter, page: Keyset,
 ) -> Result<SubscriptionPage, sqlx::Error> {
     let topic = match &filter.topic {
         Some(name) => topics::find(&mut *pool.acquire().await?, app, name).await?.unwrap_or(NO_TOPIC),
@@ -102,17 +97,14 @@ pub async fn list(
 
 /// Returns an app's subscriptions with these ids and their topics, the newest first.
 pub async fn of_ids(
-    pool: &PgPool,
-    app: AppId,
-    ids: &[SubscriptionId],
+    pool: &PgPool, app: AppId, ids: &[SubscriptionId],
 ) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let rows = read_all(pool, app, ids).await?;
     with_topics(pool, rows).await
 }
 
 async fn with_topics(
-    pool: &PgPool,
-    rows: Vec<SubscriptionRow>,
+    pool: &PgPool, rows: Vec<SubscriptionRow>,
 ) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
     let mut names = names_of_all(pool, &ids).await?;
@@ -125,11 +117,7 @@ async fn with_topics(
 
 /// Returns the last subscription within the limit of a list's search. `None`: the search reaches the end.
 async fn end_of_look(
-    pool: &PgPool,
-    app: AppId,
-    filter: &SubscriptionFilter,
-    shards: Option<&[i16]>,
-    page: Keyset,
+    pool: &PgPool, app: AppId, filter: &SubscriptionFilter, shards: Option<&[i16]>, page: Keyset,
 ) -> sqlx::Result<Option<SubscriptionId>> {
     let end = paged!(pool, page, scalar,
             [r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
@@ -152,13 +140,7 @@ pub enum Changed {
 }
 
 pub async fn change(
-    pool: &PgPool,
-    vault: &Vault,
-    app: AppId,
-    id: SubscriptionId,
-    right: Right<'_>,
-    wanted: &Changes,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, app: AppId, id: SubscriptionId, right: Right<'_>, wanted: &Changes, now: Timestamp,
 ) -> Result<Changed, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -195,8 +177,7 @@ pub async fn change(
 /// Deletes values that servers set about a former user of a locked row, and the consent, because the next user is another
 /// person.
 pub(crate) async fn forget_what_servers_said(
-    conn: &mut PgConnection,
-    row: &mut SubscriptionRow,
+    conn: &mut PgConnection, row: &mut SubscriptionRow,
 ) -> Result<(), sqlx::Error> {
     row.tags.clear();
     row.attributes = Value::Object(Map::new());
@@ -207,11 +188,7 @@ pub(crate) async fn forget_what_servers_said(
 /// Writes all changeable values of a locked row. A change of user revokes the token, which the previous user may have stored,
 /// and cancels deliveries to the previous user.
 pub(crate) async fn write_details(
-    conn: &mut PgConnection,
-    app: AppId,
-    before: &SubscriptionRow,
-    row: &mut SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, before: &SubscriptionRow, row: &mut SubscriptionRow, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let other_user = before.user_id != row.user_id;
     if other_user {
@@ -247,12 +224,7 @@ pub(crate) async fn write_details(
 /// Ends a subscription and its waiting deliveries, and sends a stop to all workers. `None`: it does not exist, or the caller
 /// may not end it. Repeating it only repeats the stop.
 pub async fn unsubscribe(
-    pool: &PgPool,
-    vault: &Vault,
-    app: AppId,
-    id: SubscriptionId,
-    right: Right<'_>,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, app: AppId, id: SubscriptionId, right: Right<'_>, now: Timestamp,
 ) -> Result<Option<Stop>, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -270,10 +242,7 @@ pub async fn unsubscribe(
 
 /// Ends a locked subscription and its waiting deliveries. The caller writes the stop and commits.
 pub(crate) async fn end(
-    conn: &mut PgConnection,
-    row: &SubscriptionRow,
-    closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, row: &SubscriptionRow, closing: &mut Closing, now: Timestamp,
 ) -> Result<Stop, sqlx::Error> {
     let shard = row.id.shard();
     // A pruned one, too: no restore brings it back.

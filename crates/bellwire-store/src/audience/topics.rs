@@ -38,11 +38,7 @@ pub struct Topic {
 /// Returns the existing topics, and the names of the missing ones. Missing topics are created first if the caller may create
 /// them and all of them fit.
 pub async fn ensure(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[String],
-    by: &Speaker,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, names: &[String], by: &Speaker, now: Timestamp,
 ) -> Result<(Vec<Topic>, Vec<String>), sqlx::Error> {
     let mut there = fetch_all!(
         &mut *conn,
@@ -78,10 +74,7 @@ pub(crate) async fn hold(conn: &mut PgConnection, topics: &[i32]) -> sqlx::Resul
 
 /// Resolves several lists of topics in order. For each list, all missing topics are created, or none if they do not fit.
 pub async fn ensure_in_turn(
-    conn: &mut PgConnection,
-    app: AppId,
-    lists: &[&[String]],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, lists: &[&[String]], now: Timestamp,
 ) -> sqlx::Result<Vec<Topic>> {
     let by = Speaker::Server;
     let mut names: Vec<String> = lists.iter().copied().flatten().cloned().collect();
@@ -113,11 +106,7 @@ pub async fn ensure_in_turn(
 /// Creates missing topics. To prevent deadlocks, they are created in a fixed order. A transaction must create all of its topics
 /// in one call.
 async fn make(
-    conn: &mut PgConnection,
-    app: AppId,
-    mut names: Vec<String>,
-    by: &Speaker,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, mut names: Vec<String>, by: &Speaker, now: Timestamp,
 ) -> sqlx::Result<Vec<Topic>> {
     names.sort_unstable();
     // One created by another transaction since is locked like the existing ones.
@@ -152,11 +141,7 @@ pub async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Result<Opt
 /// Returns the number of a scheduled message's topic, locked until the end of the transaction, and whether the topic was
 /// missing. A missing topic is created if browsers may create it, so that subscriptions can join it before the message is due.
 pub(crate) async fn hold_for_later(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    may_be_missing: bool,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, name: &str, may_be_missing: bool, now: Timestamp,
 ) -> sqlx::Result<(Option<i32>, bool)> {
     let is_missing = find(conn, app, name).await?.is_none();
     let rights = BrowsersMay::default();
@@ -180,10 +165,7 @@ pub struct TopicRow {
 
 /// Returns an app's topics beyond the page's key, the nearest numbers first; or only the one with `name`.
 pub async fn list(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    name: Option<&str>,
-    page: Keyset,
+    executor: impl PgExecutor<'_>, app: AppId, name: Option<&str>, page: Keyset,
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
     paged!(executor, page, TopicRow,
         [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.display, t.created_at,
@@ -204,11 +186,7 @@ pub enum SetTopicResult {
 
 /// Creates a topic for a server, or changes the callers that may join an existing one.
 pub async fn set(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    join: Join,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, name: &str, join: Join, now: Timestamp,
 ) -> Result<SetTopicResult, sqlx::Error> {
     let room = room(conn, app, &Speaker::Server).await?;
     let is_new = fetch_one!(
@@ -237,10 +215,7 @@ pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join)
 
 /// Sets or removes the topic's entry in the preferences of visitors.
 pub async fn set_display(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    display: Option<&Value>,
+    conn: &mut PgConnection, app: AppId, name: &str, display: Option<&Value>,
 ) -> sqlx::Result<WriteOutcome> {
     let done =
         rows_affected!(conn, "UPDATE topics SET display = $3 WHERE app = $1 AND name = $2", (app.0, name, display))?;

@@ -43,9 +43,7 @@ fn in_order<'a>(of: impl Iterator<Item = (SubscriptionId, &'a str)>) -> (Vec<&'a
 
 /// Writes the shards of these subscriptions for their users.
 pub(crate) async fn note(
-    conn: &mut PgConnection,
-    app: AppId,
-    of: impl Iterator<Item = (SubscriptionId, &str)>,
+    conn: &mut PgConnection, app: AppId, of: impl Iterator<Item = (SubscriptionId, &str)>,
 ) -> sqlx::Result<()> {
     if !engine::is_distributed() {
         return Ok(());
@@ -69,10 +67,7 @@ pub(crate) async fn note(
 
 /// Marks the rows of a user who left a subscription, so that [`clear`] checks them.
 pub(crate) async fn doubt(
-    conn: &mut PgConnection,
-    app: AppId,
-    of: impl Iterator<Item = (SubscriptionId, &str)>,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, of: impl Iterator<Item = (SubscriptionId, &str)>, now: Timestamp,
 ) -> sqlx::Result<()> {
     if !engine::is_distributed() {
         return Ok(());
@@ -112,9 +107,7 @@ pub(crate) async fn of_all(executor: impl PgExecutor<'_>, apps: &[AppId], users:
 /// Returns the shards to read for an app's users. `None`: all shards, because no users are named or the database is not
 /// distributed.
 pub(crate) async fn of(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    users: Option<&[String]>,
+    executor: impl PgExecutor<'_>, app: AppId, users: Option<&[String]>,
 ) -> sqlx::Result<Option<Vec<i16>>> {
     let Some(users) = users.filter(|_| engine::is_distributed()) else { return Ok(None) };
     let users: Vec<&str> = users.iter().map(String::as_str).collect();

@@ -74,11 +74,7 @@ pub async fn last_at(conn: &mut PgConnection, due: &DueCampaign) -> sqlx::Result
 
 /// Begins a run with its messages. Returns its number.
 pub async fn begin_run(
-    conn: &mut PgConnection,
-    due: &DueCampaign,
-    at: Timestamp,
-    root: Uuid,
-    decide_at: Option<Timestamp>,
+    conn: &mut PgConnection, due: &DueCampaign, at: Timestamp, root: Uuid, decide_at: Option<Timestamp>,
     parts: &[CampaignPart],
 ) -> sqlx::Result<i32> {
     let run = due.runs + 1;
@@ -137,10 +133,7 @@ pub async fn due_part(conn: &mut PgConnection, id: CampaignId, now: Timestamp) -
 
 /// Records that a message was created, with its id.
 pub async fn part_made(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    part: &DuePart,
-    message: MessageId,
+    conn: &mut PgConnection, id: CampaignId, part: &DuePart, message: MessageId,
 ) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -226,10 +219,7 @@ pub struct Undecided {
 
 /// Returns a test of a locked campaign that is due for a decision.
 pub async fn undecided(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    variants: usize,
-    now: Timestamp,
+    conn: &mut PgConnection, id: CampaignId, variants: usize, now: Timestamp,
 ) -> sqlx::Result<Option<Undecided>> {
     let run = query!(
         scalar,
@@ -257,11 +247,7 @@ pub async fn undecided(
 
 /// Stores the result of a test.
 pub async fn decided(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    run: i32,
-    verdict: Option<WinnerVerdict>,
-    winner: Option<usize>,
+    conn: &mut PgConnection, id: CampaignId, run: i32, verdict: Option<WinnerVerdict>, winner: Option<usize>,
 ) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -282,10 +268,7 @@ pub struct FollowedRun {
 /// Returns the run that a follow-up started at `since` follows: the followed campaign's last run until then, or else its first.
 /// The result never changes afterwards. `None`: the followed campaign does not exist.
 pub async fn followed(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: CampaignId,
-    since: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: CampaignId, since: Timestamp,
 ) -> sqlx::Result<Option<FollowedRun>> {
     fetch_optional!(
         conn,
@@ -328,11 +311,7 @@ pub async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahea
 
 /// Stores the state of a locked campaign, and the time of its next step.
 pub async fn set_out(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    state: CampaignState,
-    next_at: Option<Timestamp>,
-    now: Timestamp,
+    conn: &mut PgConnection, id: CampaignId, state: CampaignState, next_at: Option<Timestamp>, now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         conn,

@@ -19,11 +19,7 @@ const LOOKED_AT_ONCE: i64 = 2_000;
 /// Changes the state of a campaign in the caller's transaction. `None`: the app has no such campaign. [`follow_through`]
 /// changes its existing messages afterwards.
 pub async fn turn(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: CampaignId,
-    order: CampaignOrder,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: CampaignId, order: CampaignOrder, now: Timestamp,
 ) -> sqlx::Result<Option<OrderResult>> {
     let row = query!(
         r#"SELECT state AS "state: CampaignState", changed_at FROM campaigns WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
@@ -60,10 +56,7 @@ pub async fn turn(
 
 /// Delays the decisions of A/B tests by the length of the pause.
 async fn put_off_decisions(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    paused_at: Timestamp,
-    now: Timestamp,
+    conn: &mut PgConnection, id: CampaignId, paused_at: Timestamp, now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -132,11 +125,7 @@ async fn look_at(pool: &PgPool, id: CampaignId, end: Uuid) -> sqlx::Result<Looke
 
 /// Changes a message to the current state of its locked campaign. `None`: the message has the state already, or has ended.
 async fn follow(
-    pool: &PgPool,
-    app: AppId,
-    id: CampaignId,
-    message: MessageId,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, id: CampaignId, message: MessageId, now: Timestamp,
 ) -> sqlx::Result<Option<Stop>> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;

@@ -137,9 +137,7 @@ pub(super) fn timeline_of(wal_file: &str) -> Option<u32> {
 /// Reads the timeline of the current WAL position. After a promotion, `pg_control_checkpoint()` has the previous one until the
 /// first checkpoint, which may take minutes.
 pub(super) async fn ask(
-    options: &PgConnectOptions,
-    connection: &mut Option<PgConnection>,
-    several: bool,
+    options: &PgConnectOptions, connection: &mut Option<PgConnection>, several: bool,
 ) -> sqlx::Result<PrimaryObservation> {
     let connection = match connection {
         Some(connection) => connection,

@@ -54,11 +54,7 @@ pub async fn watch_on(hosts: DatabaseHosts, pools: Vec<PgPool>, primary: Primary
 
 /// Queries the status of one host in an endless loop.
 async fn look_on(
-    i: usize,
-    options: &PgConnectOptions,
-    several: bool,
-    sights: &watch::Sender<Vec<Sight>>,
-    primary: &Primary,
+    i: usize, options: &PgConnectOptions, several: bool, sights: &watch::Sender<Vec<Sight>>, primary: &Primary,
 ) {
     let mut connection = None;
     loop {
@@ -151,10 +147,7 @@ struct Decider<'a> {
 
 impl<'a> Decider<'a> {
     fn new(
-        hosts: &'a DatabaseHosts,
-        pools: &'a [PgPool],
-        primary: &'a Primary,
-        metrics: &'a dyn ConnectionMetrics,
+        hosts: &'a DatabaseHosts, pools: &'a [PgPool], primary: &'a Primary, metrics: &'a dyn ConnectionMetrics,
     ) -> Self {
         let (known, waiting) = (ClusterState::default(), HashMap::new());
         Self { hosts, pools, primary, metrics, current: None, known, waiting, said: None }

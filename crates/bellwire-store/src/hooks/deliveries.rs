@@ -33,11 +33,7 @@ pub const LEASE: Duration = Duration::from_secs(60);
 /// Claims due requests of a webhook under a new lease, the oldest first. After a crash they are claimed again when the lease
 /// expires.
 pub async fn claim(
-    pool: &PgPool,
-    webhook: WebhookId,
-    limit: usize,
-    lease: Uuid,
-    now: Timestamp,
+    pool: &PgPool, webhook: WebhookId, limit: usize, lease: Uuid, now: Timestamp,
 ) -> sqlx::Result<Vec<Claimed>> {
     fetch_all!(
         pool,
@@ -117,10 +113,7 @@ pub struct DeliveryRow {
 
 /// Returns a webhook's requests beyond the page's key, the nearest ids first, in one state or all. Bodies are omitted.
 pub async fn list(
-    pool: &PgPool,
-    webhook: WebhookId,
-    state: Option<DeliveryState>,
-    page: Keyset,
+    pool: &PgPool, webhook: WebhookId, state: Option<DeliveryState>, page: Keyset,
 ) -> sqlx::Result<Vec<DeliveryRow>> {
     paged!(pool, page, DeliveryRow,
         [r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
@@ -133,9 +126,7 @@ pub async fn list(
 
 /// Returns one request with its body.
 pub async fn find(
-    executor: impl PgExecutor<'_>,
-    webhook: WebhookId,
-    id: HookDeliveryId,
+    executor: impl PgExecutor<'_>, webhook: WebhookId, id: HookDeliveryId,
 ) -> sqlx::Result<Option<DeliveryRow>> {
     fetch_optional!(
         executor,
@@ -193,10 +184,7 @@ pub enum ResendSelection {
 
 /// Resends failed requests, each with its own id and all its retries. Returns the number.
 pub async fn replay(
-    conn: &mut PgConnection,
-    webhook: WebhookId,
-    which: ResendSelection,
-    now: Timestamp,
+    conn: &mut PgConnection, webhook: WebhookId, which: ResendSelection, now: Timestamp,
 ) -> sqlx::Result<u64> {
     let (one, since) = match which {
         ResendSelection::One(id) => (Some(id.0), Uuid::nil()),
@@ -212,10 +200,7 @@ pub async fn replay(
 
 /// Removes a user from pending requests with events about a subscription. Returns the number of requests that named the user.
 pub async fn forget(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    subscription: SubscriptionId,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, subscription: SubscriptionId,
 ) -> sqlx::Result<i64> {
     let rows = query!(
         r#"SELECT d.id, d.body AS "body!" FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
@@ -239,11 +224,7 @@ pub async fn forget(
 /// Removes a user from pending events about browsers that the user left, and from events packed since `asked_at`, during the
 /// erasure. Returns the number of requests that named the user.
 pub async fn forget_user(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    user_id: &str,
-    asked_at: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, user_id: &str, asked_at: Timestamp,
 ) -> sqlx::Result<i64> {
     // A concurrent packer may have read the user before the erasure: its requests are visible afterwards.
     fetch_one!(&mut *conn, scalar, "SELECT pg_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0))")?;

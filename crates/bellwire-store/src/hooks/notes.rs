@@ -11,9 +11,7 @@ use bellwire_core::id::{MessageId, SubscriptionId};
 
 /// Records those settlements that webhooks subscribe to. Costs nothing if there are none.
 pub async fn write<'a>(
-    conn: &mut PgConnection,
-    settlements: impl Iterator<Item = &'a Settlement>,
-    now: Timestamp,
+    conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>, now: Timestamp,
 ) -> sqlx::Result<()> {
     let (mut messages, mut subscriptions, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     for settlement in settlements {
@@ -35,10 +33,7 @@ pub async fn write<'a>(
 
 /// Records deliveries that ended without another POST, if webhooks subscribe to that.
 pub async fn write_unsent(
-    conn: &mut PgConnection,
-    rows: &[QueuedDelivery],
-    ending: Ending,
-    now: Timestamp,
+    conn: &mut PgConnection, rows: &[QueuedDelivery], ending: Ending, now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         conn,

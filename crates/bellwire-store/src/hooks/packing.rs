@@ -167,8 +167,7 @@ struct EventRecipient {
 }
 
 async fn recipients(
-    conn: &mut PgConnection,
-    ids: BTreeSet<SubscriptionId>,
+    conn: &mut PgConnection, ids: BTreeSet<SubscriptionId>,
 ) -> sqlx::Result<HashMap<SubscriptionId, EventRecipient>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -195,8 +194,7 @@ async fn recipients(
 }
 
 async fn last_answers(
-    conn: &mut PgConnection,
-    of: Deliveries,
+    conn: &mut PgConnection, of: Deliveries,
 ) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), LastResponse>> {
     if of.is_empty() {
         return Ok(HashMap::new());
@@ -219,8 +217,7 @@ async fn last_answers(
 
 /// Returns the clicked buttons by delivery. `None`: the notification itself was clicked.
 async fn clicked_actions(
-    conn: &mut PgConnection,
-    of: Deliveries,
+    conn: &mut PgConnection, of: Deliveries,
 ) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Option<String>>> {
     if of.is_empty() {
         return Ok(HashMap::new());
@@ -251,10 +248,7 @@ pub struct PackedEvent {
 /// Reads the stream events of these apps (`None`: of all apps and the server), and advances the cursor. The rows stay for live
 /// streams. Also returns their number.
 pub async fn take_stream(
-    pool: &PgPool,
-    conn: &mut PgConnection,
-    apps: Option<&[AppId]>,
-    kinds: &[String],
+    pool: &PgPool, conn: &mut PgConnection, apps: Option<&[AppId]>, kinds: &[String],
 ) -> sqlx::Result<(i64, Vec<PackedEvent>)> {
     let cursor = fetch_one!(&mut *conn, r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#)?;
     let at = Position { xid: cursor.xid, seq: cursor.seq };

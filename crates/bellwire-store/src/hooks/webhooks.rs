@@ -66,12 +66,7 @@ pub struct WebhookFields {
 }
 
 pub async fn add(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: WebhookId,
-    said: &WebhookFields,
-    secret: &[u8],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: WebhookId, said: &WebhookFields, secret: &[u8], now: Timestamp,
 ) -> sqlx::Result<AddWebhookResult> {
     lock_app(conn, app).await?;
     let done = rows_affected!(
@@ -126,11 +121,7 @@ pub async fn find(executor: impl PgExecutor<'_>, app: AppId, id: WebhookId) -> s
 
 /// Changes a webhook. One that is enabled again gets events from then on, and its breaker is half open.
 pub async fn change(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: WebhookId,
-    said: &WebhookFields,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: WebhookId, said: &WebhookFields, now: Timestamp,
 ) -> sqlx::Result<WriteOutcome> {
     lock_app(conn, app).await?;
     let done = rows_affected!(
@@ -161,12 +152,7 @@ pub async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -> sqlx:
 
 /// Sets a new secret. The current one also signs until `until`. An earlier one becomes invalid.
 pub async fn rotate(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: WebhookId,
-    secret: &[u8],
-    former_until: Timestamp,
-    by: &str,
+    conn: &mut PgConnection, app: AppId, id: WebhookId, secret: &[u8], former_until: Timestamp, by: &str,
     now: Timestamp,
 ) -> sqlx::Result<WriteOutcome> {
     let done = rows_affected!(
@@ -239,11 +225,7 @@ pub async fn set_failing(pool: &PgPool, id: WebhookId, since: Option<Timestamp>)
 
 /// Disables an active webhook, and raises an alert.
 pub async fn disable(
-    pool: &PgPool,
-    app: AppId,
-    id: WebhookId,
-    why: WebhookDisabledReason,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, id: WebhookId, why: WebhookDisabledReason, now: Timestamp,
 ) -> sqlx::Result<()> {
     let mut tx = begin(pool).await?;
     lock_app(&mut tx, app).await?;

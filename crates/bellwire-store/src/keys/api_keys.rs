@@ -75,12 +75,7 @@ pub struct NewKey<'a> {
 
 /// Creates a key for the command line, whose permission cannot be revoked.
 pub async fn create(
-    pool: &PgPool,
-    vault: &Vault,
-    app: Option<AppId>,
-    name: &str,
-    scopes: &[Scope],
-    expires_at: Option<Timestamp>,
+    pool: &PgPool, vault: &Vault, app: Option<AppId>, name: &str, scopes: &[Scope], expires_at: Option<Timestamp>,
     clock: &Clock,
 ) -> Result<(ApiKey, String), sqlx::Error> {
     let new = NewKey { app, name, scopes, expires_at };
@@ -93,11 +88,7 @@ pub async fn create(
 /// Creates a key. Returns its row and its secret, which is not stored. `None`: the creator's key was revoked or has expired, or
 /// the teammate was suspended. Call it in a transaction that locks out other creations and revocations of keys.
 pub async fn make(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    new: NewKey<'_>,
-    maker: Actor,
-    clock: &Clock,
+    conn: &mut PgConnection, vault: &Vault, new: NewKey<'_>, maker: Actor, clock: &Clock,
 ) -> Result<Option<(ApiKey, String)>, sqlx::Error> {
     let mut octets = [0; 32];
     rand::fill(&mut octets).expect("the system's randomness");
@@ -153,11 +144,7 @@ pub fn mac(vault: &Vault, secret: &str) -> SecretMac {
 /// Finds a valid key by its secret's HMAC, and the app in the request, in one round trip. `None`: the key is unknown, expired
 /// or revoked.
 pub async fn authenticate(
-    pool: &PgPool,
-    secret_mac: &SecretMac,
-    app_id: Option<AppId>,
-    app_slug: Option<&str>,
-    now: Timestamp,
+    pool: &PgPool, secret_mac: &SecretMac, app_id: Option<AppId>, app_slug: Option<&str>, now: Timestamp,
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
     let found = fetch_optional!(
         pool,
@@ -252,12 +239,7 @@ pub async fn find(pool: &PgPool, app: Option<AppId>, id: ApiKeyId) -> Result<Opt
 ///
 /// Each app that loses keys gets an audit entry.
 pub async fn revoke(
-    pool: &PgPool,
-    app: Option<AppId>,
-    id: ApiKeyId,
-    keep_descendants: bool,
-    by: Actor,
-    now: Timestamp,
+    pool: &PgPool, app: Option<AppId>, id: ApiKeyId, keep_descendants: bool, by: Actor, now: Timestamp,
 ) -> Result<Option<i64>, sqlx::Error> {
     let mut tx = begin(pool).await?;
     take_turns(&mut tx).await?;
@@ -292,10 +274,7 @@ pub async fn revoke(
 
 /// Deletes the identity keys that a key and its descendants created.
 async fn remove_identity_keys(
-    conn: &mut PgConnection,
-    id: ApiKeyId,
-    by: Actor,
-    now: Timestamp,
+    conn: &mut PgConnection, id: ApiKeyId, by: Actor, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let removed = fetch_all!(
         &mut *conn,

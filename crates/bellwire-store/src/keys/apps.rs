@@ -120,9 +120,7 @@ pub async fn read_withdrawal_notice(pool: &PgPool, id: AppId) -> Result<Option<V
 }
 
 pub async fn write_withdrawal_notice(
-    executor: impl PgExecutor<'_>,
-    id: AppId,
-    notice: Option<&Value>,
+    executor: impl PgExecutor<'_>, id: AppId, notice: Option<&Value>,
 ) -> Result<(), sqlx::Error> {
     execute!(executor, "UPDATE apps SET withdrawal_notice = $2 WHERE id = $1", (id.0, notice))
 }

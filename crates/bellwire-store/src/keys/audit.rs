@@ -319,11 +319,7 @@ impl AuditEntry {
 
 /// Writes an entry that follows from an earlier one of an app at time `at`, with the same actor and target.
 pub async fn repeat(
-    conn: &mut PgConnection,
-    app: AppId,
-    (earlier, at): (AuditAction, Timestamp),
-    action: AuditAction,
-    detail: Value,
+    conn: &mut PgConnection, app: AppId, (earlier, at): (AuditAction, Timestamp), action: AuditAction, detail: Value,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(

@@ -242,10 +242,7 @@ async fn locked_rows(tx: &mut PgConnection) -> Result<Vec<WrappedKey>, sqlx::Err
 }
 
 async fn insert(
-    tx: &mut PgConnection,
-    master: &MasterKey,
-    number: i16,
-    purpose: &str,
+    tx: &mut PgConnection, master: &MasterKey, number: i16, purpose: &str,
     (created_at, seals_from): (Timestamp, Option<Timestamp>),
 ) -> Result<(), sqlx::Error> {
     let wrapped = master.wrap(number, purpose, &Zeroizing::new(random()));

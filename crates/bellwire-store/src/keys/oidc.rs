@@ -34,10 +34,7 @@ pub async fn accounts(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Re
 /// Links an account to a teammate. Returns `false` if it is linked to another teammate, or the teammate has another account at
 /// that provider.
 pub async fn link(
-    conn: &mut PgConnection,
-    teammate: TeammateId,
-    account: ProviderAccount<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, teammate: TeammateId, account: ProviderAccount<'_>, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let done = rows_affected!(
         conn,

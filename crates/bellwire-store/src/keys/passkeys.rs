@@ -71,9 +71,7 @@ pub async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::
 /// Returns a teammate's passkey by its credential id, locked until the transaction ends, because its counter is compared and
 /// then written.
 pub async fn lock(
-    conn: &mut PgConnection,
-    teammate: TeammateId,
-    credential_id: &[u8],
+    conn: &mut PgConnection, teammate: TeammateId, credential_id: &[u8],
 ) -> sqlx::Result<Option<Passkey>> {
     fetch_optional!(
         conn,
@@ -90,10 +88,7 @@ pub async fn note_use(conn: &mut PgConnection, id: PasskeyId, counter: u32, now:
 }
 
 pub async fn rename(
-    conn: &mut PgConnection,
-    teammate: TeammateId,
-    id: PasskeyId,
-    name: &str,
+    conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId, name: &str,
 ) -> sqlx::Result<Option<Passkey>> {
     fetch_optional!(
         conn,
@@ -149,11 +144,7 @@ impl std::fmt::Debug for ShownLink {
 
 /// Stores a challenge to add a passkey in a session until a time, in place of an earlier one.
 pub async fn put_challenge_to_add(
-    pool: &PgPool,
-    challenge_mac: &[u8; 32],
-    teammate: TeammateId,
-    session: SessionId,
-    expires_at: Timestamp,
+    pool: &PgPool, challenge_mac: &[u8; 32], teammate: TeammateId, session: SessionId, expires_at: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -164,11 +155,7 @@ pub async fn put_challenge_to_add(
 }
 
 pub async fn put_challenge_to_sign_in(
-    pool: &PgPool,
-    vault: &Vault,
-    challenge_mac: &[u8; 32],
-    teammate: TeammateId,
-    shown: &FirstFactor,
+    pool: &PgPool, vault: &Vault, challenge_mac: &[u8; 32], teammate: TeammateId, shown: &FirstFactor,
     expires_at: Timestamp,
 ) -> sqlx::Result<()> {
     let (link, account) = match shown {
@@ -190,10 +177,7 @@ pub async fn put_challenge_to_sign_in(
 
 /// Uses a challenge to add a passkey in that session. Returns false if it does not exist or expired.
 pub async fn take_challenge_to_add(
-    conn: &mut PgConnection,
-    challenge_mac: &[u8; 32],
-    session: SessionId,
-    now: Timestamp,
+    conn: &mut PgConnection, challenge_mac: &[u8; 32], session: SessionId, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let done = rows_affected!(
         conn,
@@ -206,10 +190,7 @@ pub async fn take_challenge_to_add(
 /// Uses a challenge to sign in. Returns its teammate and earlier proof. `None`: it does not exist, expired, or its teammate is
 /// suspended.
 pub async fn take_challenge_to_sign_in(
-    pool: &PgPool,
-    vault: &Vault,
-    challenge_mac: &[u8; 32],
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, challenge_mac: &[u8; 32], now: Timestamp,
 ) -> sqlx::Result<Option<(TeammateId, FirstFactor)>> {
     let taken = fetch_optional!(
         pool,
@@ -235,9 +216,7 @@ pub async fn take_challenge_to_sign_in(
 
 /// Returns a pending challenge to sign in after an OpenID provider: its teammate and its expiry. It is not used.
 pub async fn find_challenge_after_oidc(
-    pool: &PgPool,
-    challenge_mac: &[u8; 32],
-    now: Timestamp,
+    pool: &PgPool, challenge_mac: &[u8; 32], now: Timestamp,
 ) -> sqlx::Result<Option<(TeammateId, Timestamp)>> {
     let found = fetch_optional!(
         pool,

@@ -55,10 +55,7 @@ impl ResealCursor {
 /// Encrypts a chunk of a column again. Returns the next position; `None` at the end. Values that change meanwhile are encrypted
 /// with the new key by their writers.
 pub async fn reseal(
-    pool: &PgPool,
-    vault: &Vault,
-    of: SealedColumn,
-    after: ResealCursor,
+    pool: &PgPool, vault: &Vault, of: SealedColumn, after: ResealCursor,
 ) -> sqlx::Result<Option<ResealCursor>> {
     let SealedColumn { place, table, column } = of;
     let (shard, key) = if of.is_sharded() { ("shard", "(shard, id) > ($1, $2)") } else { ("$1::smallint", "id > $2") };

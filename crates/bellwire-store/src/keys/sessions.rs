@@ -177,11 +177,7 @@ pub async fn end_all(conn: &mut PgConnection, of: Owner, but: Option<SessionId>,
 /// Returns active sessions of an owner beyond the page's key, the nearest ids first. Those not used since `seen_after` have
 /// ended.
 pub async fn list(
-    pool: &PgPool,
-    of: Owner,
-    seen_after: Timestamp,
-    now: Timestamp,
-    page: Keyset,
+    pool: &PgPool, of: Owner, seen_after: Timestamp, now: Timestamp, page: Keyset,
 ) -> sqlx::Result<Vec<SessionRow>> {
     let (teammate, api_key) = of.columns();
     paged!(pool, page, SessionRow,

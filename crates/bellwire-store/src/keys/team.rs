@@ -122,10 +122,7 @@ pub async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> sqlx::R
 
 /// Decrypts a password hash.
 pub(super) fn open_hash(
-    vault: &Vault,
-    column: Column,
-    id: TeammateId,
-    sealed: Option<Vec<u8>>,
+    vault: &Vault, column: Column, id: TeammateId, sealed: Option<Vec<u8>>,
 ) -> sqlx::Result<Option<String>> {
     let opened = sealed.map(|sealed| vault.open(column, id, &sealed)).transpose();
     let octets = opened.map_err(|error| sqlx::Error::Decode(error.into()))?;
@@ -134,10 +131,7 @@ pub(super) fn open_hash(
 
 /// Whether a teammate is not suspended and has this password hash. Both are locked until the transaction ends.
 pub async fn keep_credentials(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    id: TeammateId,
-    hash: Option<&str>,
+    conn: &mut PgConnection, vault: &Vault, id: TeammateId, hash: Option<&str>,
 ) -> sqlx::Result<bool> {
     let found = fetch_optional!(
         conn,
@@ -231,11 +225,7 @@ pub async fn forget_removed(conn: &mut PgConnection, email: &[u8; 32]) -> sqlx::
 
 /// Creates a one-time link that is valid until a time. The previous one becomes invalid.
 pub async fn set_link(
-    conn: &mut PgConnection,
-    id: TeammateId,
-    token_mac: &[u8; 32],
-    now: Timestamp,
-    expires_at: Timestamp,
+    conn: &mut PgConnection, id: TeammateId, token_mac: &[u8; 32], now: Timestamp, expires_at: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -259,9 +249,7 @@ pub async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp) -> sql
 
 /// Uses up a link, and returns its teammate. `None`: the link is invalid.
 pub async fn use_link(
-    conn: &mut PgConnection,
-    token_mac: &[u8; 32],
-    now: Timestamp,
+    conn: &mut PgConnection, token_mac: &[u8; 32], now: Timestamp,
 ) -> sqlx::Result<Option<TeammateId>> {
     fetch_optional!(
         conn,
@@ -287,10 +275,7 @@ pub async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sqlx::Res
 
 /// Sets or deletes a password hash. Pending passkey challenges of password sign-ins become invalid.
 pub async fn set_password(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    id: TeammateId,
-    hash: Option<&str>,
+    conn: &mut PgConnection, vault: &Vault, id: TeammateId, hash: Option<&str>,
 ) -> sqlx::Result<()> {
     let sealed = hash.map(|hash| vault.seal(PASSWORD, id, hash.as_bytes()));
     execute!(&mut *conn, "DELETE FROM passkey_challenges WHERE teammate = $1", (id.0))?;

@@ -50,9 +50,7 @@ pub enum AddVapidKeyResult {
 /// Adds a key pair. If it is active, the previous active key is retired. `private_key` is encrypted with
 /// [`bellwire_vault::VAPID_PRIVATE`] and the key's id.
 pub async fn add(
-    conn: &mut PgConnection,
-    key: &VapidKey,
-    private_key: &[u8],
+    conn: &mut PgConnection, key: &VapidKey, private_key: &[u8],
 ) -> Result<AddVapidKeyResult, sqlx::Error> {
     if key.state == Role::Active {
         // Rotations of one app take turns here, so that the later one finds what the earlier one made.
@@ -152,19 +150,14 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidK
 
 /// Returns the encrypted private key, for export to another server.
 pub async fn private_key(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    id: VapidKeyId,
+    executor: impl PgExecutor<'_>, app: AppId, id: VapidKeyId,
 ) -> Result<Option<Vec<u8>>, sqlx::Error> {
     fetch_optional!(executor, scalar, "SELECT private_key FROM vapid_keys WHERE app = $1 AND id = $2", (app.0, id.0))
 }
 
 /// Changes the contact of a key. Workers use it when their cached tokens are renewed.
 pub async fn set_subject(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    id: VapidKeyId,
-    subject: &str,
+    executor: impl PgExecutor<'_>, app: AppId, id: VapidKeyId, subject: &str,
 ) -> Result<WriteOutcome, sqlx::Error> {
     let done = rows_affected!(
         executor,

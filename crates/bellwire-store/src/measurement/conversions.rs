@@ -37,11 +37,7 @@ pub struct Money {
 
 /// Stores conversions that are not known yet, with their events. Returns the number of new ones.
 pub async fn record(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    conversions: &[NewConversion],
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, conversions: &[NewConversion], now: Timestamp,
 ) -> sqlx::Result<usize> {
     let events: Vec<NewEvent> = conversions.iter().map(|conversion| conversion.event.clone()).collect();
     let people = user_events::record(&mut *conn, vault, app, &events, now).await?;
@@ -97,9 +93,7 @@ struct ReceiptBrowser {
 
 /// Returns the browsers of each conversion: all of its user, or the one that it names with its predecessor.
 async fn browsers(
-    conn: &mut PgConnection,
-    app: AppId,
-    new: &[(&NewConversion, Person)],
+    conn: &mut PgConnection, app: AppId, new: &[(&NewConversion, Person)],
 ) -> sqlx::Result<HashMap<Uuid, Vec<ReceiptBrowser>>> {
     let user = |it: &NewConversion| match &it.event.subject {
         EventSubject::User(user) => Some(user.clone()),
@@ -140,9 +134,7 @@ struct Touch {
 
 /// Returns the receipt of a campaign's message to which each conversion is attributed. Those without one are omitted.
 async fn touches(
-    conn: &mut PgConnection,
-    rule: &MeasurementRule,
-    new: &[(&NewConversion, Person)],
+    conn: &mut PgConnection, rule: &MeasurementRule, new: &[(&NewConversion, Person)],
     browsers: &HashMap<Uuid, Vec<ReceiptBrowser>>,
 ) -> sqlx::Result<HashMap<Uuid, Touch>> {
     let of = |it: &NewConversion| browsers.get(&it.event.id).into_iter().flatten();
@@ -191,9 +183,7 @@ pub struct Attributed {
 
 /// Returns the conversions of a time that are attributed to a campaign, by kind.
 pub async fn attributed(
-    pool: &PgPool,
-    campaign: CampaignId,
-    (from, to): (Timestamp, Timestamp),
+    pool: &PgPool, campaign: CampaignId, (from, to): (Timestamp, Timestamp),
 ) -> sqlx::Result<Vec<Attributed>> {
     fetch_all!(
         pool,

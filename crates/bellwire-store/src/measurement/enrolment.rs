@@ -83,12 +83,7 @@ pub async fn enrol(pool: &PgPool, of: &Enrolment, plan: &Plan, now: Timestamp) -
 }
 
 async fn stretch_of_lane(
-    conn: &mut PgConnection,
-    of: &Enrolment,
-    plan: &Plan,
-    filter: &AudienceFilter,
-    mut stretch: Stretch,
-    now: Timestamp,
+    conn: &mut PgConnection, of: &Enrolment, plan: &Plan, filter: &AudienceFilter, mut stretch: Stretch, now: Timestamp,
 ) -> sqlx::Result<()> {
     let judge = Judge::new(conn, of.app, filter, &[stretch.lane], now).await?.assigned_at(Some(of.at));
     let salt = of.campaign.to_string();
@@ -113,10 +108,7 @@ async fn stretch_of_lane(
 
 /// Adds people to the groups of a measurement. Known ones keep their group and time.
 pub async fn add(
-    conn: &mut PgConnection,
-    measurement: Uuid,
-    people: &[(Person, i16)],
-    at: Timestamp,
+    conn: &mut PgConnection, measurement: Uuid, people: &[(Person, i16)], at: Timestamp,
 ) -> sqlx::Result<()> {
     if people.is_empty() {
         return Ok(());

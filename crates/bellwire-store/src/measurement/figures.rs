@@ -70,10 +70,7 @@ pub async fn of_groups(conn: &mut PgConnection, of: &Measurement) -> sqlx::Resul
 
 /// Returns the people of each variant of a campaign that is measured, and those with a conversion, for the choice of a winner.
 pub async fn of_variants(
-    conn: &mut PgConnection,
-    campaign: CampaignId,
-    name: &str,
-    variants: usize,
+    conn: &mut PgConnection, campaign: CampaignId, name: &str, variants: usize,
 ) -> sqlx::Result<Vec<VariantCount>> {
     let mut counts = vec![VariantCount { accepted: 0, clicked: 0 }; variants];
     let Some(of) = periods::latest(&mut *conn, campaign).await? else { return Ok(counts) };

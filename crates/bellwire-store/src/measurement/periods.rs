@@ -24,11 +24,7 @@ pub struct Measurement {
 /// Returns the period of a locked campaign at a time, and begins one if there is none. `last_at`: due time of the last message.
 /// `None`: the app measures nothing.
 pub async fn at(
-    conn: &mut PgConnection,
-    app: AppId,
-    campaign: CampaignId,
-    plan: &Plan,
-    (at, last_at): (Timestamp, Timestamp),
+    conn: &mut PgConnection, app: AppId, campaign: CampaignId, plan: &Plan, (at, last_at): (Timestamp, Timestamp),
 ) -> sqlx::Result<Option<Uuid>> {
     let rule = super::rule(&mut *conn, app).await?;
     let Some(window_s) = rule.and_then(|rule| rule.window_s) else { return Ok(None) };
@@ -55,11 +51,7 @@ pub async fn at(
 
 /// Has the audience of a run assigned to the groups of its campaign, if it has groups.
 pub async fn measure_run(
-    conn: &mut PgConnection,
-    app: AppId,
-    campaign: CampaignId,
-    plan: &Plan,
-    (began_at, last_at): (Timestamp, Timestamp),
+    conn: &mut PgConnection, app: AppId, campaign: CampaignId, plan: &Plan, (began_at, last_at): (Timestamp, Timestamp),
 ) -> sqlx::Result<()> {
     let measurement = at(conn, app, campaign, plan, (began_at, last_at)).await?;
     let Some(id) = measurement.filter(|_| has_groups(plan)) else { return Ok(()) };
@@ -88,10 +80,7 @@ pub(super) async fn latest(executor: impl PgExecutor<'_>, campaign: CampaignId) 
 
 /// Returns the periods of an app that began in a span, the latest first.
 pub async fn of_app(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    (from, to): (Timestamp, Timestamp),
-    limit: i64,
+    executor: impl PgExecutor<'_>, app: AppId, (from, to): (Timestamp, Timestamp), limit: i64,
 ) -> sqlx::Result<Vec<Measurement>> {
     fetch_all!(
         executor,

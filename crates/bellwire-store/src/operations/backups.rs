@@ -26,10 +26,7 @@ pub async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: BackupKind, no
 
 /// Records that a backup is complete. `octets`: size of its file, if known.
 pub async fn complete(
-    executor: impl PgExecutor<'_>,
-    id: Uuid,
-    octets: Option<u64>,
-    now: Timestamp,
+    executor: impl PgExecutor<'_>, id: Uuid, octets: Option<u64>, now: Timestamp,
 ) -> sqlx::Result<()> {
     let octets = octets.map(|octets| i64::try_from(octets).unwrap_or(i64::MAX));
     execute!(executor, "UPDATE backups SET completed_at = $2, octets = $3 WHERE id = $1", (id, now, octets))

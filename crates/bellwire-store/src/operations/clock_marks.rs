@@ -53,10 +53,7 @@ async fn shift(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
 /// Keeps due deliveries due, and moves retries, deferred deliveries and apps' turns. Scheduled deliveries that were not due
 /// stay.
 async fn shift_deliveries(
-    conn: &mut PgConnection,
-    now: Timestamp,
-    was_due: Timestamp,
-    step_us: i64,
+    conn: &mut PgConnection, now: Timestamp, was_due: Timestamp, step_us: i64,
 ) -> sqlx::Result<()> {
     execute!(
         &mut *conn,

@@ -103,11 +103,7 @@ pub struct SubscriptionOut {
 
 /// Reads an app's subscriptions in all states with ids above `after` and below `until`, the oldest first.
 pub async fn subscriptions(
-    pool: &PgPool,
-    app: AppId,
-    after: Uuid,
-    until: Uuid,
-    limit: i64,
+    pool: &PgPool, app: AppId, after: Uuid, until: Uuid, limit: i64,
 ) -> sqlx::Result<Vec<SubscriptionOut>> {
     let mut rows = fetch_all!(
         pool,

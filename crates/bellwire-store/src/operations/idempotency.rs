@@ -105,10 +105,7 @@ async fn find_all(executor: impl PgExecutor<'_>, requests: &[&KeyedRequest]) -> 
 /// its commit the response is found, after its rollback this request is the first. `None`: a wait took longer than `patience`,
 /// and the transaction has failed.
 pub async fn claim(
-    conn: &mut PgConnection,
-    requests: &[&KeyedRequest],
-    patience: Duration,
-    now: Timestamp,
+    conn: &mut PgConnection, requests: &[&KeyedRequest], patience: Duration, now: Timestamp,
 ) -> sqlx::Result<Option<Vec<Claim>>> {
     let patience = crate::milliseconds(patience);
     fetch_one!(&mut *conn, scalar, "SELECT set_config('lock_timeout', $1, true)", (patience))?;
@@ -125,9 +122,7 @@ pub async fn claim(
 
 /// Claims keys without waiting: a key claimed by another transaction is [`Claim::InProgress`].
 pub async fn claim_free(
-    conn: &mut PgConnection,
-    requests: &[&KeyedRequest],
-    now: Timestamp,
+    conn: &mut PgConnection, requests: &[&KeyedRequest], now: Timestamp,
 ) -> sqlx::Result<Vec<Claim>> {
     claim_each(conn, requests, Wait::Never, now).await
 }
@@ -142,10 +137,7 @@ enum Wait {
 /// Claims keys under advisory locks until the end of the transaction, because an uncommitted row can only be waited for. To
 /// prevent deadlocks, the locks are taken in order of id.
 async fn claim_each(
-    conn: &mut PgConnection,
-    requests: &[&KeyedRequest],
-    wait: Wait,
-    now: Timestamp,
+    conn: &mut PgConnection, requests: &[&KeyedRequest], wait: Wait, now: Timestamp,
 ) -> sqlx::Result<Vec<Claim>> {
     let mut sorted = requests.to_vec();
     sorted.sort_unstable_by_key(|request| request.id);
@@ -193,10 +185,7 @@ pub async fn hold(conn: &mut PgConnection, request: &KeyedRequest, patience: Dur
 
 /// Stores responses with the same status to claimed requests.
 pub async fn store<B: AsRef<[u8]>>(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    responses: &[(&KeyedRequest, B)],
-    status: i16,
+    conn: &mut PgConnection, vault: &Vault, responses: &[(&KeyedRequest, B)], status: i16,
 ) -> sqlx::Result<()> {
     if responses.is_empty() {
         return Ok(());

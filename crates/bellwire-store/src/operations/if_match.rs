@@ -9,10 +9,7 @@ use bellwire_core::id::AppId;
 /// Locks out other conditional changes of a kind of resource, of an app or (`None`) the server, in all processes, until the
 /// transaction ends. Returns `false` after `patience`; the transaction has then failed.
 pub async fn take_turn(
-    conn: &mut PgConnection,
-    app: Option<AppId>,
-    kind: &str,
-    patience: Duration,
+    conn: &mut PgConnection, app: Option<AppId>, kind: &str, patience: Duration,
 ) -> sqlx::Result<bool> {
     let kind = app.map_or_else(|| kind.to_owned(), |app| format!("{kind} {app}"));
     let patience = crate::milliseconds(patience);

@@ -167,10 +167,7 @@ async fn ensure_days(pool: &PgPool, table: &'static str, days: &[NaiveDate]) -> 
 /// Creates the partitions of days from `clear` on. A constraint, validated without blocking, proves that the default partition
 /// has no rows of these days. Otherwise Postgres would read all of it for each partition, with the table locked.
 async fn ensure_beside_crowd(
-    pool: &PgPool,
-    table: &'static str,
-    missing: &[NaiveDate],
-    clear: NaiveDate,
+    pool: &PgPool, table: &'static str, missing: &[NaiveDate], clear: NaiveDate,
 ) -> Result<usize, sqlx::Error> {
     let days: Vec<_> = missing.iter().copied().filter(|day| *day >= clear).collect();
     if days.is_empty() {
@@ -241,9 +238,7 @@ async fn holds_rows(connection: &mut PgConnection, table: &str, from: Uuid, to: 
 
 /// Locks the table if it lacks the partition. `None` if another process has created it.
 async fn lock_if_missing(
-    pool: &PgPool,
-    table: &str,
-    name: &String,
+    pool: &PgPool, table: &str, name: &String,
 ) -> Result<Option<sqlx::PgTransaction<'static>>, sqlx::Error> {
     if existing(pool, table).await?.contains(name) {
         return Ok(None);

@@ -143,9 +143,7 @@ async fn cancel_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx:
 }
 
 async fn end_deleted(
-    mut tx: Transaction<'_, Postgres>,
-    rows: Vec<QueuedDelivery>,
-    now: Timestamp,
+    mut tx: Transaction<'_, Postgres>, rows: Vec<QueuedDelivery>, now: Timestamp,
 ) -> sqlx::Result<usize> {
     let n = rows.len();
     unsent::end(&mut tx, rows, How::Cancelled("app deleted"), now).await?;

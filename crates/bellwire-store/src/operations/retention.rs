@@ -178,9 +178,7 @@ pub async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
 /// Deletes unused throttles in a chunk after a (shard, subscription). Returns the last row read; `None`: no more. There is no
 /// index by time, because it would make every send more expensive.
 pub async fn clear_throttles(
-    pool: &PgPool,
-    now: Timestamp,
-    (shard, after): (i16, SubscriptionId),
+    pool: &PgPool, now: Timestamp, (shard, after): (i16, SubscriptionId),
 ) -> sqlx::Result<Option<(i16, SubscriptionId)>> {
     let mut tx = begin_by_index(pool).await?;
     let last = fetch_optional!(

@@ -255,12 +255,7 @@ pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> s
 /// end. `known` is the breaker in the caller's memory: if it is outdated, the result is `None`. Returns the end of the right.
 /// The breaker is then half-open, also in the row.
 pub async fn lease_probe(
-    pool: &PgPool,
-    lane: LaneId,
-    origin: &str,
-    worker: Uuid,
-    known: Snapshot,
-    now: Timestamp,
+    pool: &PgPool, lane: LaneId, origin: &str, worker: Uuid, known: Snapshot, now: Timestamp,
 ) -> sqlx::Result<Option<Timestamp>> {
     fetch_optional!(
         pool,

@@ -109,10 +109,7 @@ pub async fn resolve(executor: impl PgExecutor<'_>, id: AlertId, now: Timestamp)
 }
 
 pub async fn resolve_all(
-    executor: impl PgExecutor<'_>,
-    kind: AlertKind,
-    subject: &str,
-    now: Timestamp,
+    executor: impl PgExecutor<'_>, kind: AlertKind, subject: &str, now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         executor,

@@ -205,10 +205,7 @@ pub struct DeadLetterRow {
 
 /// Returns an app's dead letters beyond the page's key that match a filter, the nearest ids first.
 pub async fn list(
-    pool: &PgPool,
-    app: AppId,
-    filter: &DeadLetterFilter,
-    page: Keyset,
+    pool: &PgPool, app: AppId, filter: &DeadLetterFilter, page: Keyset,
 ) -> sqlx::Result<Vec<DeadLetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
@@ -228,8 +225,7 @@ pub async fn list(
 
 /// Returns the number of attempts for each of these dead letters.
 async fn attempts_of(
-    pool: &PgPool,
-    letters: &[DeadLetterRow],
+    pool: &PgPool, letters: &[DeadLetterRow],
 ) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), i64>> {
     let ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
     let mut tx = begin_by_index(pool).await?;
@@ -294,10 +290,7 @@ pub struct DeadLetterGroup {
 
 /// Counts the matching dead letters by a property, the largest groups first, at most [`GROUPS_MAX`].
 pub async fn groups(
-    pool: &PgPool,
-    app: AppId,
-    filter: &DeadLetterFilter,
-    by: GroupBy,
+    pool: &PgPool, app: AppId, filter: &DeadLetterFilter, by: GroupBy,
 ) -> sqlx::Result<Vec<DeadLetterGroup>> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(by.sql()).push(" AS key, count(*) AS count, max(l.at) AS newest FROM dead_letters l ");

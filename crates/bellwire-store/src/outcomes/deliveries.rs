@@ -38,12 +38,7 @@ pub struct AttemptRow {
 /// Returns a message's deliveries to subscriptions with ids below `before`, the newest subscriptions first, in one snapshot.
 /// Empty if the message belongs to another app.
 pub async fn list(
-    pool: &PgPool,
-    app: AppId,
-    message: MessageId,
-    only: Option<SubscriptionId>,
-    page: Keyset,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, message: MessageId, only: Option<SubscriptionId>, page: Keyset, now: Timestamp,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
     let is_theirs = fetch_one!(
         pool,
@@ -75,9 +70,7 @@ pub async fn list(
 }
 
 pub async fn attempts(
-    executor: impl PgExecutor<'_>,
-    message: MessageId,
-    subscriptions: &[SubscriptionId],
+    executor: impl PgExecutor<'_>, message: MessageId, subscriptions: &[SubscriptionId],
 ) -> Result<Vec<AttemptRow>, sqlx::Error> {
     fetch_all!(
         executor,
@@ -96,11 +89,7 @@ pub enum DeliveryActionResult {
 
 /// Makes a waiting delivery due now, unless its message is paused. The time planned by its policy stays stored.
 pub async fn hurry(
-    pool: &PgPool,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, message: MessageId, subscription: SubscriptionId, now: Timestamp,
 ) -> Result<DeliveryActionResult, sqlx::Error> {
     let done = rows_affected!(
         pool,
@@ -112,11 +101,7 @@ pub async fn hurry(
 }
 
 pub async fn cancel(
-    pool: &PgPool,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, message: MessageId, subscription: SubscriptionId, now: Timestamp,
 ) -> Result<DeliveryActionResult, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;

@@ -170,11 +170,7 @@ pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<E
 /// until the end of the transaction makes positions ascend in commit order, regardless of the events' times. Positions start
 /// with the current time in microseconds, so that a restored backup does not repeat them.
 pub async fn add_to_stream(
-    conn: &mut PgConnection,
-    app: AppId,
-    until: Timestamp,
-    now: Timestamp,
-    limit: i64,
+    conn: &mut PgConnection, app: AppId, until: Timestamp, now: Timestamp, limit: i64,
 ) -> sqlx::Result<()> {
     execute!(
         &mut *conn,

@@ -74,10 +74,7 @@ impl Profiles {
 
 /// Writes notes of deliveries that ended without another POST.
 pub async fn write_unsent(
-    conn: &mut PgConnection,
-    rows: &[QueuedDelivery],
-    ending: Ending,
-    now: Timestamp,
+    conn: &mut PgConnection, rows: &[QueuedDelivery], ending: Ending, now: Timestamp,
 ) -> sqlx::Result<()> {
     // Only what a receipt came for ends as accepted here: it was asked for.
     let facts: Vec<i16> = match ending {

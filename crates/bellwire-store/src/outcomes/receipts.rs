@@ -53,10 +53,7 @@ const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bit
 ///
 /// Receipts of unknown messages, or of messages accepted before `kept_since`, are dropped.
 pub async fn write(
-    pool: &PgPool,
-    receipts: &[(AppId, Receipt)],
-    kept_since: Timestamp,
-    now: Timestamp,
+    pool: &PgPool, receipts: &[(AppId, Receipt)], kept_since: Timestamp, now: Timestamp,
 ) -> sqlx::Result<()> {
     retrying(|| async move {
         let mut tx = begin_with(pool, BEGIN).await?;
@@ -118,9 +115,7 @@ struct ReceiptCount {
 /// Locks the counts of the batch's messages, so that concurrent batches of one message see each other's rows, and the first
 /// receipt of a delivery is certain. Returns the existing messages.
 async fn lock_counts(
-    conn: &mut PgConnection,
-    receipts: &[(AppId, Receipt)],
-    kept_since: Timestamp,
+    conn: &mut PgConnection, receipts: &[(AppId, Receipt)], kept_since: Timestamp,
 ) -> sqlx::Result<Vec<ReceiptCount>> {
     let mut messages: Vec<MessageId> = receipts.iter().map(|(_, receipt)| receipt.message).collect();
     messages.sort_unstable();
@@ -148,10 +143,7 @@ async fn lock_counts(
 /// messages in `heard`, for webhooks. Returns the deliveries dequeued by new receipts. Receipts of erased subscriptions are not
 /// in metrics.
 async fn insert(
-    conn: &mut PgConnection,
-    batch: &[&Receipt],
-    heard: &[MessageId],
-    now: Timestamp,
+    conn: &mut PgConnection, batch: &[&Receipt], heard: &[MessageId], now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     if engine::is_distributed() {
         return citus::insert(conn, batch, heard, now).await;
@@ -227,9 +219,7 @@ async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp)
 
 /// Returns the receipts of these deliveries, in order of arrival.
 pub async fn of(
-    executor: impl PgExecutor<'_>,
-    message: MessageId,
-    subscriptions: &[SubscriptionId],
+    executor: impl PgExecutor<'_>, message: MessageId, subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<Vec<ReceiptRow>> {
     fetch_all!(
         executor,
@@ -242,9 +232,7 @@ pub async fn of(
 
 /// Returns the receipts of these pairs of message and subscription, in order of arrival.
 pub async fn of_pairs(
-    pool: &PgPool,
-    messages: &[MessageId],
-    subscriptions: &[SubscriptionId],
+    pool: &PgPool, messages: &[MessageId], subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<Vec<(MessageId, ReceiptRow)>> {
     let mut tx = begin_with(pool, BEGIN).await?;
     let rows = fetch_all!(

@@ -16,9 +16,7 @@ const NO_TIER: i16 = 0;
 
 /// Adds a worker's counts to the current minute.
 pub async fn add(
-    executor: impl PgExecutor<'_>,
-    counted: impl Iterator<Item = (LaneId, Option<Tier>, i16, u64)>,
-    now: Timestamp,
+    executor: impl PgExecutor<'_>, counted: impl Iterator<Item = (LaneId, Option<Tier>, i16, u64)>, now: Timestamp,
 ) -> sqlx::Result<()> {
     let (mut lanes, mut tiers, mut metrics, mut ns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (lane, tier, metric, n) in counted {
@@ -80,10 +78,7 @@ pub struct ReliabilityFilter {
 
 /// Sums the minutes within a period by lane and tier.
 pub async fn read(
-    pool: &PgPool,
-    wanted: ReliabilityFilter,
-    from: Timestamp,
-    until: Timestamp,
+    pool: &PgPool, wanted: ReliabilityFilter, from: Timestamp, until: Timestamp,
 ) -> sqlx::Result<Vec<LaneSums>> {
     let rows = fetch_all!(
         pool,
@@ -151,11 +146,7 @@ fn trippers(lanes: &[LaneSums]) -> BTreeSet<LaneId> {
 }
 
 async fn raise(
-    pool: &PgPool,
-    lane: &LaneSums,
-    tier: Option<Tier>,
-    reading: &MetricReading,
-    now: Timestamp,
+    pool: &PgPool, lane: &LaneSums, tier: Option<Tier>, reading: &MetricReading, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let (name, tier) = (reading.sli.name(), tier.map_or("", Tier::name));
     let subject = format!("{name} lane {} {tier}", lane.lane);

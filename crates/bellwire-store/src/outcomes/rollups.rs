@@ -209,9 +209,7 @@ pub struct RollupRow {
 
 /// Reads the rows of a piece in any order, at most [`ROWS_MAX`] + 1. With that many rows, the result is incomplete.
 pub fn read<'c>(
-    conn: &'c mut PgConnection,
-    wanted: &RollupFilter,
-    piece: Piece,
+    conn: &'c mut PgConnection, wanted: &RollupFilter, piece: Piece,
 ) -> BoxStream<'c, sqlx::Result<RollupRow>> {
     let lanes = wanted.lanes.clone().unwrap_or_else(|| vec![EVERY_LANE]);
     let messages = if wanted.messages.is_empty() { vec![EVERY_MESSAGE] } else { wanted.messages.clone() };

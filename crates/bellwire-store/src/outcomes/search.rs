@@ -114,11 +114,7 @@ pub async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<V
 
 /// Searches deliveries of one app within the limits of one request.
 pub async fn search(
-    pool: &PgPool,
-    app: AppId,
-    whose: &Whose,
-    wanted: &SearchQuery,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, whose: &Whose, wanted: &SearchQuery, now: Timestamp,
 ) -> sqlx::Result<SearchResult> {
     let mut tx = begin_by_index(pool).await?;
     let stretch = match whose {
@@ -134,10 +130,7 @@ pub async fn search(
 }
 
 async fn messages(
-    conn: &mut PgConnection,
-    app: AppId,
-    subscriptions: &[SubscriptionId],
-    wanted: &SearchQuery,
+    conn: &mut PgConnection, app: AppId, subscriptions: &[SubscriptionId], wanted: &SearchQuery,
 ) -> sqlx::Result<Stretch> {
     if subscriptions.is_empty() {
         return Ok(Stretch::default());
@@ -176,11 +169,7 @@ async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Search
 
 /// Reads the state of each pair in one snapshot. Pairs without a delivery are omitted.
 async fn look(
-    conn: &mut PgConnection,
-    app: AppId,
-    stretch: &Stretch,
-    wanted: &SearchQuery,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, stretch: &Stretch, wanted: &SearchQuery, now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
     if engine::is_distributed() {
         return citus::look(conn, app, stretch, wanted, now).await;

@@ -21,10 +21,7 @@ pub async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {
 
 /// Sets or removes the SLAs. Other settings of the tiers stay.
 pub async fn write(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    wanted: &[(Tier, Option<u32>)],
-    now: Timestamp,
+    executor: impl PgExecutor<'_>, app: AppId, wanted: &[(Tier, Option<u32>)], now: Timestamp,
 ) -> sqlx::Result<()> {
     let tiers: Vec<i16> = wanted.iter().map(|(tier, _)| tier.code()).collect();
     let seconds: Vec<Option<i32>> =
@@ -41,9 +38,7 @@ pub async fn write(
 /// Counts deliveries, by message and lane, that ended without a timely acceptance, for tiers with an SLA. Adds them to the
 /// reliability metrics, which come late in a transaction. Returns the events.
 pub(crate) async fn missed(
-    conn: &mut PgConnection,
-    deliveries: &[(MessageId, LaneId)],
-    now: Timestamp,
+    conn: &mut PgConnection, deliveries: &[(MessageId, LaneId)], now: Timestamp,
 ) -> sqlx::Result<Vec<Event>> {
     if deliveries.is_empty() {
         return Ok(Vec::new());

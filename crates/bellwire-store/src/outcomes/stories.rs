@@ -133,11 +133,7 @@ pub struct DeadLetterRow {
 
 /// Reads the data. `None`: the app has no such message.
 pub async fn read(
-    pool: &PgPool,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, message: MessageId, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<Option<StoredStory>> {
     let mut tx = begin_with(pool, BEGIN).await?;
     let Some(row) = read_row(&mut tx, app, message, subscription).await? else { return Ok(None) };
@@ -177,11 +173,7 @@ pub async fn read(
 
 /// Whether a filter accepts a subscription now.
 pub async fn is_taken(
-    pool: &PgPool,
-    app: AppId,
-    filter: &AudienceFilter,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, filter: &AudienceFilter, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let mut conn = pool.acquire().await?;
     let verdict = segment_filter::verdict_of(&mut conn, app, (filter, None), subscription, now).await?;
@@ -189,10 +181,7 @@ pub async fn is_taken(
 }
 
 async fn read_row(
-    conn: &mut PgConnection,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
+    conn: &mut PgConnection, app: AppId, message: MessageId, subscription: SubscriptionId,
 ) -> sqlx::Result<Option<StoryRow>> {
     fetch_optional!(
         conn,
@@ -237,11 +226,7 @@ async fn read_row(
 /// Returns the dead letter of an ending: among the open ones, or by the time of failure. A campaign may have left a million
 /// dead letters, and closed ones have no index by subscription.
 async fn letter(
-    conn: &mut PgConnection,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
-    last: Option<&AttemptRow>,
+    conn: &mut PgConnection, app: AppId, message: MessageId, subscription: SubscriptionId, last: Option<&AttemptRow>,
 ) -> sqlx::Result<Option<DeadLetterRow>> {
     let leaves_letter = |last: &&AttemptRow| {
         matches!(Ending::from_code(last.ending), Some(Ending::Gone | Ending::Expired | Ending::Dead))

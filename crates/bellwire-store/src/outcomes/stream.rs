@@ -97,12 +97,7 @@ pub async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
 /// Returns rows after a position up to `until`, in order, filtered by apps and kinds. Rows later than a transaction that has
 /// not committed yet are withheld, so that the order is final.
 pub async fn read(
-    pool: &PgPool,
-    after: Position,
-    until: Position,
-    apps: Option<&[AppId]>,
-    kinds: Option<&[String]>,
-    limit: i64,
+    pool: &PgPool, after: Position, until: Position, apps: Option<&[AppId]>, kinds: Option<&[String]>, limit: i64,
 ) -> sqlx::Result<Vec<StreamRow>> {
     let Some(apps) = apps else {
         let of_all = query!(

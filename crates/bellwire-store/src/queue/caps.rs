@@ -61,11 +61,7 @@ impl Wish {
 /// Reserves messages for persons, or returns the reasons for refusals. A person may occur several times. All messages belong to
 /// one app with `caps`, at least one.
 pub async fn reserve(
-    pool: &PgPool,
-    app: AppId,
-    caps: &[CapSet],
-    wishes: &[Wish],
-    now: Timestamp,
+    pool: &PgPool, app: AppId, caps: &[CapSet], wishes: &[Wish], now: Timestamp,
 ) -> sqlx::Result<Vec<Option<CapRefusal>>> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -92,11 +88,7 @@ pub async fn reserve(
 
 /// Reserves one message each for several persons, in the order of their keys. Returns the refused ones.
 async fn reserve_one_each(
-    conn: &mut PgConnection,
-    app: AppId,
-    caps: &[CapSet],
-    wishes: Vec<Wish>,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, caps: &[CapSet], wishes: Vec<Wish>, now: Timestamp,
 ) -> sqlx::Result<Vec<(Wish, CapRefusal)>> {
     let (mut open, mut refused) = (wishes, Vec::new());
     for (n, counted) in caps.iter().enumerate() {
@@ -214,10 +206,7 @@ impl Rows<'_> {
     /// Returns the reasons why messages were not reserved, for persons with a row. It needs no locks: reservations and refusals
     /// are permanent, and a full cap has no room again at the same time.
     async fn look(
-        &self,
-        conn: &mut PgConnection,
-        wishes: &[Wish],
-        now: Timestamp,
+        &self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp,
     ) -> sqlx::Result<HashMap<Uuid, CapStep>> {
         let rows = fetch_all!(
             conn,

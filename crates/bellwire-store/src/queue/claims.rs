@@ -117,11 +117,7 @@ use claimed;
 /// are searched among four times as many rows, if any was tried before. A row with a throttle slot, which expires, lets no row
 /// pass. The function is long because of its statement.
 pub async fn claim_rows(
-    pool: &PgPool,
-    span: DueSpan,
-    limit: usize,
-    lease: Uuid,
-    until: Timestamp,
+    pool: &PgPool, span: DueSpan, limit: usize, lease: Uuid, until: Timestamp,
 ) -> sqlx::Result<Vec<ClaimedRow>> {
     if engine::is_distributed() {
         return citus::claim_rows(pool, span, limit, lease, until).await;
@@ -214,9 +210,7 @@ pub async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Tim
 
 /// Renews the leases of rows. Rows that are being settled are skipped, because no other worker can claim them.
 pub async fn renew_rows(
-    pool: &PgPool,
-    held: &[(SubscriptionId, MessageId, Uuid)],
-    until: Timestamp,
+    pool: &PgPool, held: &[(SubscriptionId, MessageId, Uuid)], until: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         pool,
@@ -233,10 +227,7 @@ pub async fn renew_rows(
 /// Reads rows with outdated tokens again, and signs them. Returns the pairs of subscription and message that this worker may
 /// still send.
 pub async fn sign_again(
-    pool: &PgPool,
-    vault: &Vault,
-    lease: Uuid,
-    late: &[Queued],
+    pool: &PgPool, vault: &Vault, lease: Uuid, late: &[Queued],
 ) -> sqlx::Result<Vec<(SubscriptionId, MessageId)>> {
     let active = fetch_all!(
         pool,

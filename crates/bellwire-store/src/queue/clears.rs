@@ -40,12 +40,7 @@ pub struct UserRemoval<'a> {
 
 /// Removes a message from a user's browsers, and cancels what waits for them.
 pub async fn from_user(
-    pool: &PgPool,
-    vault: &Vault,
-    of: UserRemoval<'_>,
-    message: MessageId,
-    entry: &AuditEntry,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, of: UserRemoval<'_>, message: MessageId, entry: &AuditEntry, now: Timestamp,
 ) -> sqlx::Result<Cleared> {
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;
@@ -63,12 +58,7 @@ pub async fn from_user(
 /// Closes notifications with a tag in all browsers of a user, by a message that withdraws itself. `None`: the user has no active
 /// browser.
 pub async fn tag_of_user(
-    pool: &PgPool,
-    vault: &Vault,
-    of: UserRemoval<'_>,
-    message: NewMessage,
-    entry: &AuditEntry,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, of: UserRemoval<'_>, message: NewMessage, entry: &AuditEntry, now: Timestamp,
 ) -> sqlx::Result<Option<MessageId>> {
     let mut tx = begin(pool).await?;
     let browsers = browsers(&mut tx, of.app, of.user).await?;
@@ -94,11 +84,7 @@ async fn browsers(conn: &mut PgConnection, app: AppId, user: &str) -> sqlx::Resu
 
 /// Removes a message from some browsers, in the caller's transaction. Roll back if the result is [`Cleared::Sending`].
 async fn clear(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    id: MessageId,
-    browsers: Vec<SubscriptionId>,
-    sent_by: Option<Uuid>,
+    conn: &mut PgConnection, vault: &Vault, id: MessageId, browsers: Vec<SubscriptionId>, sent_by: Option<Uuid>,
     now: Timestamp,
 ) -> sqlx::Result<Cleared> {
     let Some(row) = load(conn, id, sent_by).await? else { return Ok(Cleared::Done(None)) };
@@ -120,9 +106,7 @@ async fn clear(
 
 /// Returns which of these browsers have a waiting delivery of a message that a crashed worker may have sent.
 async fn maybe_sent(
-    conn: &mut PgConnection,
-    id: MessageId,
-    browsers: &[SubscriptionId],
+    conn: &mut PgConnection, id: MessageId, browsers: &[SubscriptionId],
 ) -> sqlx::Result<Vec<SubscriptionId>> {
     fetch_all!(
         conn,
@@ -146,9 +130,7 @@ async fn is_sending(conn: &mut PgConnection, id: MessageId, browsers: &[Subscrip
 
 /// Returns which of these browsers may have got a message, and records that it is removed from them. Repeats return nothing.
 async fn recipients(
-    conn: &mut PgConnection,
-    id: MessageId,
-    browsers: &[SubscriptionId],
+    conn: &mut PgConnection, id: MessageId, browsers: &[SubscriptionId],
 ) -> sqlx::Result<Vec<SubscriptionId>> {
     let reached = fetch_all!(
         &mut *conn,
@@ -169,9 +151,7 @@ async fn recipients(
 
 /// Records clicks on messages with `clear_on_click`. [`after_clicks`] removes them from the other browsers of the person.
 pub(crate) async fn clicked(
-    conn: &mut PgConnection,
-    messages: &[MessageId],
-    subscriptions: &[SubscriptionId],
+    conn: &mut PgConnection, messages: &[MessageId], subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<()> {
     execute!(
         conn,
@@ -201,11 +181,7 @@ pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx:
 }
 
 async fn after_click(
-    pool: &PgPool,
-    vault: &Vault,
-    message: MessageId,
-    clicked: SubscriptionId,
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, message: MessageId, clicked: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<()> {
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;

@@ -84,12 +84,7 @@ pub enum Change {
 
 /// Stores a change, which workers read within a second. `id` is a new one.
 pub async fn change(
-    executor: impl PgExecutor<'_>,
-    id: Uuid,
-    app: AppId,
-    lane: Option<LaneId>,
-    change: Change,
-    now: Timestamp,
+    executor: impl PgExecutor<'_>, id: Uuid, app: AppId, lane: Option<LaneId>, change: Change, now: Timestamp,
 ) -> sqlx::Result<Flow> {
     let (limits, paused, reset) = match change {
         Change::Limits { rate, parallelism } => (Some((rate, parallelism)), None, false),

@@ -46,12 +46,7 @@ pub struct Reviewed {
 /// Processes responses of one lane in order. `before` is the number of earlier acceptances. An alarm holds the lane, raises an
 /// alert, and restores the subscriptions that were pruned before it, in one transaction.
 pub async fn review(
-    pool: &PgPool,
-    vault: &Vault,
-    lane: LaneId,
-    before: AnswerSum,
-    answers: &[GoneAnswer],
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, lane: LaneId, before: AnswerSum, answers: &[GoneAnswer], now: Timestamp,
 ) -> sqlx::Result<Reviewed> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -65,12 +60,7 @@ pub async fn review(
 }
 
 async fn review_within(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    lane: LaneId,
-    mut sum: AnswerSum,
-    answers: &[GoneAnswer],
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, lane: LaneId, mut sum: AnswerSum, answers: &[GoneAnswer], now: Timestamp,
 ) -> sqlx::Result<Reviewed> {
     let mut watch = lock(conn, lane, now).await?;
     watch.follow_clock(now);
@@ -141,10 +131,7 @@ async fn write(conn: &mut PgConnection, lane: LaneId, watch: &GoneWatch) -> sqlx
 /// Returns the subscriptions that were reported as gone before in this suspicion, with the time of the first such response.
 /// Times in the future come from a clock that was set back, and are corrected.
 async fn suspects(
-    conn: &mut PgConnection,
-    answers: &[GoneAnswer],
-    watch: &GoneWatch,
-    now: Timestamp,
+    conn: &mut PgConnection, answers: &[GoneAnswer], watch: &GoneWatch, now: Timestamp,
 ) -> sqlx::Result<HashMap<SubscriptionId, Timestamp>> {
     let found = fetch_all!(
         conn,
@@ -159,10 +146,7 @@ async fn suspects(
 
 /// Stores suspects with the time of the first response, and deletes those that are pruned now or accepted a push.
 async fn remember(
-    conn: &mut PgConnection,
-    lane: LaneId,
-    suspects: HashMap<SubscriptionId, Timestamp>,
-    over: Vec<SubscriptionId>,
+    conn: &mut PgConnection, lane: LaneId, suspects: HashMap<SubscriptionId, Timestamp>, over: Vec<SubscriptionId>,
 ) -> sqlx::Result<()> {
     let (ids, first): (Vec<SubscriptionId>, Vec<Timestamp>) = suspects.into_iter().unzip();
     execute!(
@@ -187,11 +171,7 @@ async fn size(conn: &mut PgConnection, lane: LaneId) -> sqlx::Result<i64> {
 /// Returns the lane's state for all workers. `None`: not held, because an operator released it, or the push service is not a
 /// known one.
 async fn hold_lane(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    lane: LaneId,
-    watch: &mut GoneWatch,
-    (hold, begins): (HoldReason, bool),
+    conn: &mut PgConnection, vault: &Vault, lane: LaneId, watch: &mut GoneWatch, (hold, begins): (HoldReason, bool),
     now: Timestamp,
 ) -> sqlx::Result<Option<LaneState>> {
     let found =
@@ -221,10 +201,7 @@ async fn hold_lane(
 }
 
 async fn write_hold(
-    conn: &mut PgConnection,
-    lane: LaneId,
-    hold: HoldReason,
-    suspected_at: Timestamp,
+    conn: &mut PgConnection, lane: LaneId, hold: HoldReason, suspected_at: Timestamp,
 ) -> sqlx::Result<Option<LaneState>> {
     let held = fetch_optional!(
         conn,

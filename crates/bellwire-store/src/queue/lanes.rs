@@ -20,11 +20,7 @@ use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 /// Returns the lane of a VAPID key and push service, and creates it if missing. Scheduled messages of the app get a cursor in a
 /// new lane.
 pub async fn ensure(
-    conn: &mut PgConnection,
-    app: AppId,
-    key: VapidKeyId,
-    gateway: Gateway,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, key: VapidKeyId, gateway: Gateway, now: Timestamp,
 ) -> Result<LaneId, sqlx::Error> {
     let find = || query!(scalar, "SELECT id FROM lanes WHERE vapid_key = $1 AND gateway = $2", (key.0, gateway.name()));
     if let Some(id) = find().fetch_optional(&mut *conn).await? {
@@ -64,10 +60,7 @@ pub(crate) async fn keep_out(conn: &mut PgConnection, app: AppId) -> sqlx::Resul
 /// Adds cursors for all scheduled messages of the app to a new lane. A concurrent transaction that pauses, resumes or cancels
 /// one of them ends first or waits, because it changes every cursor of its message.
 async fn join_messages_for_later(
-    conn: &mut PgConnection,
-    app: AppId,
-    lane: LaneId,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, lane: LaneId, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     execute!(
         conn,
@@ -183,12 +176,7 @@ pub enum LaneOrder {
 /// Orders to one lane run one after the other. Each is dated later than all known states, so it wins in the row and in each
 /// worker.
 pub async fn order(
-    pool: &PgPool,
-    lane: LaneId,
-    origin: &str,
-    order: &LaneOrder,
-    entry: AuditEntry,
-    now: Timestamp,
+    pool: &PgPool, lane: LaneId, origin: &str, order: &LaneOrder, entry: AuditEntry, now: Timestamp,
 ) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
     let mut tx = begin(pool).await?;
     let app = query!(scalar, "SELECT app FROM lanes WHERE id = $1 FOR NO KEY UPDATE", (lane.0));
@@ -241,10 +229,7 @@ fn obey(state: &mut LaneState, order: &LaneOrder, now: Timestamp) {
 }
 
 async fn write(
-    conn: &mut PgConnection,
-    state: &LaneState,
-    order: &LaneOrder,
-    now: Timestamp,
+    conn: &mut PgConnection, state: &LaneState, order: &LaneOrder, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let holds = matches!(order, LaneOrder::Hold { .. } | LaneOrder::Release);
     let (reason, note) = match order {

@@ -80,10 +80,7 @@ pub struct DeliveryCounts {
 /// Reads a message with its counts in one statement and so in one snapshot, because the sum must be exact. The function is long
 /// because of its columns.
 pub async fn account(
-    pool: &PgPool,
-    app: AppId,
-    id: MessageId,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, id: MessageId, now: Timestamp,
 ) -> Result<Option<(MessageRow, DeliveryCounts)>, sqlx::Error> {
     let mut tx = begin_by_index(pool).await?;
     let found = fetch_optional!(
@@ -194,11 +191,7 @@ pub async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Te
 
 /// Returns an app's messages beyond the page's key, the nearest ids first. With a topic, only messages to it.
 pub async fn list(
-    pool: &PgPool,
-    app: AppId,
-    topic: Option<i32>,
-    page: Keyset,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, topic: Option<i32>, page: Keyset, now: Timestamp,
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
     // A campaign of which half the queue is would have the planner look through all of it for each other message.
     let mut tx = begin_by_index(pool).await?;

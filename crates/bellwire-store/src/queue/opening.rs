@@ -148,8 +148,7 @@ impl Conditions {
 
 /// Reads the delivery settings of apps for these tiers. Missing apps are omitted.
 pub async fn load_conditions(
-    pool: &PgPool,
-    of: &BTreeSet<(AppId, Tier)>,
+    pool: &PgPool, of: &BTreeSet<(AppId, Tier)>,
 ) -> sqlx::Result<HashMap<(AppId, Tier), Conditions>> {
     let rows = fetch_all!(
         pool,

@@ -22,11 +22,7 @@ pub async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>
 
 /// Sets or removes an app's policy for a tier. Other settings of the tier stay.
 pub async fn set_tier(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    tier: Tier,
-    policy: Option<&Value>,
-    now: Timestamp,
+    executor: impl PgExecutor<'_>, app: AppId, tier: Tier, policy: Option<&Value>, now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     execute!(
         executor,
@@ -65,10 +61,7 @@ pub async fn topics(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<Topic
 }
 
 pub async fn set_topic(
-    conn: &mut PgConnection,
-    app: AppId,
-    name: &str,
-    policy: Option<&Value>,
+    conn: &mut PgConnection, app: AppId, name: &str, policy: Option<&Value>,
 ) -> Result<WriteOutcome, sqlx::Error> {
     let done =
         rows_affected!(conn, "UPDATE topics SET policy = $3 WHERE app = $1 AND name = $2", (app.0, name, policy))?;
@@ -77,9 +70,7 @@ pub async fn set_topic(
 
 /// Reads the policy of a subscription. `None`: it does not exist in the app.
 pub async fn subscription(
-    pool: &PgPool,
-    app: AppId,
-    id: SubscriptionId,
+    pool: &PgPool, app: AppId, id: SubscriptionId,
 ) -> Result<Option<RecipientPolicy>, sqlx::Error> {
     fetch_optional!(
         pool,
@@ -90,10 +81,7 @@ pub async fn subscription(
 }
 
 pub async fn set_subscription(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    id: SubscriptionId,
-    policy: Option<&Value>,
+    executor: impl PgExecutor<'_>, app: AppId, id: SubscriptionId, policy: Option<&Value>,
 ) -> Result<WriteOutcome, sqlx::Error> {
     let done = rows_affected!(
         executor,
@@ -105,10 +93,7 @@ pub async fn set_subscription(
 
 /// Sets a subscription's policy if it differs. Returns whether it did.
 pub async fn adopt_subscription(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: SubscriptionId,
-    policy: &Value,
+    conn: &mut PgConnection, app: AppId, id: SubscriptionId, policy: &Value,
 ) -> Result<bool, sqlx::Error> {
     let done = rows_affected!(
         conn,

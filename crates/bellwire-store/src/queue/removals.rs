@@ -42,9 +42,7 @@ pub(super) async fn is_withdrawn(conn: &mut PgConnection, id: MessageId) -> sqlx
 
 /// Reads a message that is removed from browsers. `None`: retention has deleted it.
 pub(super) async fn load(
-    conn: &mut PgConnection,
-    id: MessageId,
-    sent_by: Option<Uuid>,
+    conn: &mut PgConnection, id: MessageId, sent_by: Option<Uuid>,
 ) -> sqlx::Result<Option<WithdrawnRow>> {
     // A later message with the same collapse key has replaced this one at push services, and must not be replaced itself.
     fetch_optional!(
@@ -90,11 +88,7 @@ impl WithdrawnRow {
 
 /// Composes a removal with the app's name and notice, for a notification with this tag.
 pub fn removal(
-    vault: &Vault,
-    app: AppId,
-    (app_name, notice): (&str, Option<&Value>),
-    tag: Option<String>,
-    now: Timestamp,
+    vault: &Vault, app: AppId, (app_name, notice): (&str, Option<&Value>), tag: Option<String>, now: Timestamp,
 ) -> NewMessage {
     let id = MessageId(uuid_of(now));
     let text = |name: &str| notice.and_then(|notice| notice[name].as_str()).map(str::to_owned);
@@ -162,12 +156,8 @@ pub(super) async fn recipients(conn: &mut PgConnection, id: MessageId) -> sqlx::
 
 /// Stores a removal with its recipients. Returns `false` if no browser can have the withdrawn message.
 pub(super) async fn create(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    withdrawn: &WithdrawnRow,
-    message: NewMessage,
-    recipients: RemovalRecipients,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, withdrawn: &WithdrawnRow, message: NewMessage,
+    recipients: RemovalRecipients, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let (id, clear_on_click) = (message.id, message.clear_on_click);
     match recipients {
@@ -188,11 +178,7 @@ pub(super) async fn create(
 
 /// Stores a message to named browsers, without those that were deleted since they were read. Returns `false` if none is left.
 pub(super) async fn send_to(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    message: NewMessage,
-    mut ids: Vec<SubscriptionId>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, message: NewMessage, mut ids: Vec<SubscriptionId>, now: Timestamp,
 ) -> sqlx::Result<bool> {
     let mut addressed = Addressed { message, audience: Audience::All };
     while !ids.is_empty() {

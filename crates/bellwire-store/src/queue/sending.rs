@@ -40,11 +40,7 @@ const HELD_MAX: usize = 4;
 /// [`HELD_MAX`] named recipients, are inserted leased to the holder, if one exists and the message is not scheduled. Other rows
 /// are due at acceptance. Returns the results in order.
 pub async fn send(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    messages: &[&Addressed],
-    holder: Option<LeaseHolder>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, messages: &[&Addressed], holder: Option<LeaseHolder>, now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     let has_keys = messages.iter().any(|to| to.message.key.is_some());
     if !has_keys && !messages.iter().any(|to| to.awaits_newcomers()) {
@@ -61,11 +57,7 @@ pub async fn send(
 
 /// Stores messages of which some have keys, at once. Messages whose key was claimed by a refused message of the group follow.
 async fn send_by_key(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    messages: &[&Addressed],
-    holder: Option<LeaseHolder>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, messages: &[&Addressed], holder: Option<LeaseHolder>, now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     let mut sent: Vec<Option<Sent>> = messages.iter().map(|_| None).collect();
     loop {
@@ -96,11 +88,7 @@ async fn send_by_key(
 
 /// Stores messages whose keys are claimed.
 async fn write(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    messages: &[&Addressed],
-    holder: Option<LeaseHolder>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, messages: &[&Addressed], holder: Option<LeaseHolder>, now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     for to in messages.iter().filter(|to| to.awaits_newcomers()) {
         lanes::keep_out(conn, to.message.app).await?;
@@ -162,10 +150,7 @@ async fn write(
 /// Replaces the ids of replaced subscriptions by their successors, without duplicates. Removes ids that lead nowhere, and
 /// returns their number.
 async fn follow(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    ids: &mut Vec<SubscriptionId>,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, ids: &mut Vec<SubscriptionId>,
 ) -> sqlx::Result<i64> {
     let resolved = aliases::resolve(conn, vault, app, ids).await?;
     let mut seen = HashSet::new();
@@ -178,10 +163,7 @@ async fn follow(
 }
 
 pub async fn dry_run(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    (app, audience): (AppId, &Audience),
-    filter: Option<&AudienceFilter>,
+    conn: &mut PgConnection, vault: &Vault, (app, audience): (AppId, &Audience), filter: Option<&AudienceFilter>,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
     let way = if filter.is_some() { Way::Cursors } else { Way::Shortest };
@@ -236,9 +218,7 @@ impl Way {
 
 /// Determines the recipients of audiences. All users are read at once.
 async fn resolve(
-    conn: &mut PgConnection,
-    audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
-    now: Timestamp,
+    conn: &mut PgConnection, audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone, now: Timestamp,
 ) -> Result<Vec<ResolvedAudience>, sqlx::Error> {
     let to_find = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users_to_find()?)));
     let groups: Vec<(AppId, &[String])> = to_find.collect();
@@ -267,10 +247,7 @@ async fn resolve(
 }
 
 async fn resolve_topic(
-    conn: &mut PgConnection,
-    app: AppId,
-    topic: Option<i32>,
-    way: Way,
+    conn: &mut PgConnection, app: AppId, topic: Option<i32>, way: Way,
 ) -> Result<ResolvedAudience, sqlx::Error> {
     let Some(topic) = topic else { return Ok(ResolvedAudience::new(ResolvedReach::Rows(Vec::new()))) };
     let lanes = audience_counts::of_topic(conn, topic).await?;
@@ -285,11 +262,7 @@ async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Resu
 
 /// Returns the recipients of lanes with these numbers of subscriptions.
 async fn by_way(
-    conn: &mut PgConnection,
-    app: AppId,
-    topic: Option<i32>,
-    lanes: Vec<(LaneId, i64)>,
-    way: Way,
+    conn: &mut PgConnection, app: AppId, topic: Option<i32>, lanes: Vec<(LaneId, i64)>, way: Way,
 ) -> Result<ResolvedReach, sqlx::Error> {
     match way {
         Way::Shortest => small_or_lanes(conn, topic, lanes).await,
@@ -307,9 +280,7 @@ async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)])
 }
 
 async fn small_or_lanes(
-    conn: &mut PgConnection,
-    topic: Option<i32>,
-    kept: Vec<(LaneId, i64)>,
+    conn: &mut PgConnection, topic: Option<i32>, kept: Vec<(LaneId, i64)>,
 ) -> Result<ResolvedReach, sqlx::Error> {
     if kept.iter().map(|(_, n)| n).sum::<i64>() > ROWS_MAX {
         return Ok(ResolvedReach::Lanes(kept));
@@ -335,11 +306,8 @@ async fn small_or_lanes(
 
 /// Returns the lanes of an audience that may contain recipients of a message, and their maximum number.
 async fn narrowed(
-    conn: &mut PgConnection,
-    (app, filter): (AppId, Option<&AudienceFilter>),
-    topic: Option<i32>,
-    lanes: Vec<(LaneId, i64)>,
-    now: Timestamp,
+    conn: &mut PgConnection, (app, filter): (AppId, Option<&AudienceFilter>), topic: Option<i32>,
+    lanes: Vec<(LaneId, i64)>, now: Timestamp,
 ) -> Result<(Vec<LaneId>, ReachEstimate), sqlx::Error> {
     let ids = |lanes: &[(LaneId, i64)]| lanes.iter().map(|(lane, _)| *lane).collect();
     let Some(filter) = filter else {
@@ -358,11 +326,7 @@ struct ReachEstimate {
 
 /// Stores a message and a cursor for each lane.
 pub(super) async fn fan_out(
-    conn: &mut PgConnection,
-    message: &NewMessage,
-    topic: Option<i32>,
-    lanes: &[LaneId],
-    estimate: i64,
+    conn: &mut PgConnection, message: &NewMessage, topic: Option<i32>, lanes: &[LaneId], estimate: i64,
 ) -> Result<(), sqlx::Error> {
     execute!(
         conn,

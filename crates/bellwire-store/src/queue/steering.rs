@@ -48,12 +48,7 @@ pub enum Steered {
 
 /// Changes the state of a message. Writes `entry` to the audit log if that changes anything.
 pub async fn steer(
-    pool: &PgPool,
-    app: AppId,
-    id: MessageId,
-    turn: MessageOrder,
-    entry: &AuditEntry,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, id: MessageId, turn: MessageOrder, entry: &AuditEntry, now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -69,11 +64,7 @@ pub async fn steer(
 
 /// Changes the state of a message in the caller's transaction. Commit it if the result is [`Steered::Now`].
 pub(crate) async fn steer_within(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: MessageId,
-    turn: MessageOrder,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: MessageId, turn: MessageOrder, now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     let found = fetch_optional!(
         &mut *conn,
@@ -142,10 +133,7 @@ pub(super) async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Times
 }
 
 async fn set_state(
-    conn: &mut PgConnection,
-    id: MessageId,
-    state: MessageState,
-    resumed_at: Option<Timestamp>,
+    conn: &mut PgConnection, id: MessageId, state: MessageState, resumed_at: Option<Timestamp>,
 ) -> Result<(), sqlx::Error> {
     execute!(conn, "UPDATE messages SET state = $2, resumed_at = $3 WHERE id = $1", (id.0, state.name(), resumed_at))?;
     Ok(())
@@ -186,10 +174,7 @@ pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Chunk
 }
 
 async fn chunk(
-    conn: &mut PgConnection,
-    id: MessageId,
-    turn: MessageOrder,
-    now: Timestamp,
+    conn: &mut PgConnection, id: MessageId, turn: MessageOrder, now: Timestamp,
 ) -> Result<ChunkProgress, sqlx::Error> {
     let changed = match turn {
         MessageOrder::Pause => park(conn, id, now).await?,

@@ -117,10 +117,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<StopsRead>
 
 /// Writes a stop of a message for all workers and live streams, in the transaction that changed and locked its row.
 pub async fn stop_message(
-    conn: &mut PgConnection,
-    kind: StopKind,
-    message: MessageId,
-    now: Timestamp,
+    conn: &mut PgConnection, kind: StopKind, message: MessageId, now: Timestamp,
 ) -> sqlx::Result<Stop> {
     let seq = fetch_one!(
         conn,
@@ -136,10 +133,7 @@ pub async fn stop_message(
 
 /// Writes a stop of a subscription in its current life for all workers, in the transaction that changed and locked its row.
 pub async fn stop_subscription(
-    conn: &mut PgConnection,
-    kind: StopKind,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, kind: StopKind, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<Stop> {
     let life = fetch_one!(
         &mut *conn,

@@ -11,10 +11,7 @@ use bellwire_rules::policy::hold::HoldReason;
 
 /// Returns the holds written since a read that end after `ended_before`, at most `limit`. All of them without `since`.
 pub async fn changed(
-    pool: &PgPool,
-    since: Option<Since>,
-    ended_before: Timestamp,
-    limit: usize,
+    pool: &PgPool, since: Option<Since>, ended_before: Timestamp, limit: usize,
 ) -> sqlx::Result<Vec<(SubscriptionId, HoldReason)>> {
     query!(
         "SELECT subscription, held_at, held_until FROM subscription_holds

@@ -71,12 +71,7 @@ pub async fn lock(conn: &mut PgConnection, app: AppId, name: &str, new: Uuid) ->
 
 /// Creates or replaces a template, encrypted with an id from [`lock`].
 pub async fn put(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: Uuid,
-    name: &str,
-    content: &[u8],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: Uuid, name: &str, content: &[u8], now: Timestamp,
 ) -> sqlx::Result<Put> {
     let replaced = fetch_optional!(
         &mut *conn,

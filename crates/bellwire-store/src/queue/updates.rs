@@ -41,11 +41,7 @@ pub struct NewContent<'a> {
 
 /// Updates a message. Writes `entry` to the audit log if that changes anything.
 pub async fn update(
-    pool: &PgPool,
-    vault: &Vault,
-    (app, id): (AppId, MessageId),
-    content: NewContent<'_>,
-    entry: &AuditEntry,
+    pool: &PgPool, vault: &Vault, (app, id): (AppId, MessageId), content: NewContent<'_>, entry: &AuditEntry,
     now: Timestamp,
 ) -> sqlx::Result<Updated> {
     retrying(|| async move {
@@ -61,11 +57,7 @@ pub async fn update(
 }
 
 async fn update_within(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    (app, id): (AppId, MessageId),
-    content: NewContent<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, (app, id): (AppId, MessageId), content: NewContent<'_>, now: Timestamp,
 ) -> sqlx::Result<Updated> {
     let found = fetch_optional!(
         &mut *conn,
@@ -115,10 +107,7 @@ async fn update_within(
 
 /// Returns which of these browsers belong to the same user as when the message was accepted, and still have it.
 async fn still_theirs(
-    conn: &mut PgConnection,
-    id: MessageId,
-    browsers: &[SubscriptionId],
-    accepted_at: Timestamp,
+    conn: &mut PgConnection, id: MessageId, browsers: &[SubscriptionId], accepted_at: Timestamp,
 ) -> sqlx::Result<Vec<SubscriptionId>> {
     let removed = fetch_all!(
         &mut *conn,

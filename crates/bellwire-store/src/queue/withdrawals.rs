@@ -32,12 +32,7 @@ pub enum Withdrawn {
 
 /// Withdraws a message: cancels what waits, and records that the rest is to be removed. [`advance`] continues.
 pub async fn request(
-    pool: &PgPool,
-    app: AppId,
-    id: MessageId,
-    sent_by: Option<Uuid>,
-    entry: &AuditEntry,
-    now: Timestamp,
+    pool: &PgPool, app: AppId, id: MessageId, sent_by: Option<Uuid>, entry: &AuditEntry, now: Timestamp,
 ) -> sqlx::Result<Withdrawn> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -53,11 +48,7 @@ pub async fn request(
 
 /// Withdraws a message in the caller's transaction. Commit it if the result is [`Withdrawn::Now`].
 pub(crate) async fn request_within(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: MessageId,
-    sent_by: Option<Uuid>,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, id: MessageId, sent_by: Option<Uuid>, now: Timestamp,
 ) -> sqlx::Result<Withdrawn> {
     let steered = steering::steer_within(conn, app, id, MessageOrder::Cancel, now).await?;
     let recorded = rows_affected!(
@@ -79,10 +70,7 @@ pub(crate) async fn request_within(
 
 /// Records that all messages of a locked campaign are withdrawn. Returns the number of those that were not.
 pub async fn request_of_campaign(
-    conn: &mut PgConnection,
-    campaign: CampaignId,
-    sent_by: Option<Uuid>,
-    now: Timestamp,
+    conn: &mut PgConnection, campaign: CampaignId, sent_by: Option<Uuid>, now: Timestamp,
 ) -> sqlx::Result<u64> {
     rows_affected!(
         conn,

@@ -25,9 +25,7 @@ pub struct EntryCounts {
 
 /// Adds numbers to those of the current hour.
 pub async fn add(
-    conn: &mut PgConnection,
-    counts: &BTreeMap<CampaignId, EntryCounts>,
-    now: Timestamp,
+    conn: &mut PgConnection, counts: &BTreeMap<CampaignId, EntryCounts>, now: Timestamp,
 ) -> sqlx::Result<()> {
     let counts: Vec<(&CampaignId, &EntryCounts)> =
         counts.iter().filter(|(_, counts)| **counts != EntryCounts::default()).collect();

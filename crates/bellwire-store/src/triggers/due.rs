@@ -100,10 +100,7 @@ impl DueEntry {
 
 /// Returns the first due entries of a locked trigger, and locks their people.
 pub async fn entries(
-    conn: &mut PgConnection,
-    of: &LockedTrigger,
-    limit: i64,
-    now: Timestamp,
+    conn: &mut PgConnection, of: &LockedTrigger, limit: i64, now: Timestamp,
 ) -> sqlx::Result<Vec<DueEntry>> {
     let people = fetch_all!(
         &mut *conn,
@@ -129,11 +126,7 @@ pub async fn entries(
 
 /// Ends the wait of these locked people of a trigger. Those who got a message stay while it limits the next one.
 pub async fn finish(
-    conn: &mut PgConnection,
-    of: &LockedTrigger,
-    sent: &[Uuid],
-    others: &[Uuid],
-    now: Timestamp,
+    conn: &mut PgConnection, of: &LockedTrigger, sent: &[Uuid], others: &[Uuid], now: Timestamp,
 ) -> sqlx::Result<()> {
     let (limited, ended): (&[Uuid], Vec<Uuid>) = match of.rule.at_most {
         Some(_) => (sent, others.to_vec()),

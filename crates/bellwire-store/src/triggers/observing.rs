@@ -45,10 +45,7 @@ struct ActiveTrigger {
 
 /// Applies events, in order, to the triggers of an app.
 pub async fn observe(
-    conn: &mut PgConnection,
-    app: AppId,
-    observed: &[Observed<'_>],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, observed: &[Observed<'_>], now: Timestamp,
 ) -> sqlx::Result<()> {
     let counts = apply(conn, app, observed, now).await?;
     counts::add(conn, &counts, now).await
@@ -56,10 +53,7 @@ pub async fn observe(
 
 /// Applies events, in order, to the triggers of an app. Returns the numbers for [`counts::add`].
 pub async fn apply(
-    conn: &mut PgConnection,
-    app: AppId,
-    observed: &[Observed<'_>],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, observed: &[Observed<'_>], now: Timestamp,
 ) -> sqlx::Result<BTreeMap<CampaignId, EntryCounts>> {
     let causes: BTreeSet<String> = observed.iter().map(|it| it.cause.to_string()).collect();
     let names: BTreeSet<&str> = observed.iter().filter_map(|it| it.cause.event()).collect();
@@ -86,11 +80,7 @@ pub async fn apply(
 
 /// Applies the events of a locked browser: it subscribed, or joined topics.
 pub(crate) async fn observe_browser(
-    conn: &mut PgConnection,
-    app: AppId,
-    row: &SubscriptionRow,
-    causes: Vec<Cause>,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, row: &SubscriptionRow, causes: Vec<Cause>, now: Timestamp,
 ) -> sqlx::Result<()> {
     let texts: Vec<String> = causes.iter().map(Cause::to_string).collect();
     if texts.is_empty() || in_force(conn, app, &texts, &[]).await?.is_empty() {
@@ -119,10 +109,7 @@ pub(crate) async fn observe_browser(
 
 /// Returns the triggers that one of these causes lets people enter, or one of these events ends.
 async fn in_force(
-    conn: &mut PgConnection,
-    app: AppId,
-    causes: &[String],
-    names: &[&str],
+    conn: &mut PgConnection, app: AppId, causes: &[String], names: &[&str],
 ) -> sqlx::Result<Vec<ActiveTrigger>> {
     fetch_all!(
         conn,
@@ -138,10 +125,7 @@ async fn in_force(
 
 /// Returns the first ids of the browsers of users whose events may end a wait.
 async fn browsers_of(
-    conn: &mut PgConnection,
-    app: AppId,
-    observed: &[Observed<'_>],
-    triggers: &[ActiveTrigger],
+    conn: &mut PgConnection, app: AppId, observed: &[Observed<'_>], triggers: &[ActiveTrigger],
 ) -> sqlx::Result<HashMap<String, Vec<Uuid>>> {
     let ends = |name: &str| triggers.iter().any(|trigger| trigger.rule.unless.iter().any(|unless| unless == name));
     let users: BTreeSet<&str> = observed
@@ -178,10 +162,7 @@ fn whose_wait_ends(it: &Observed<'_>, browsers: &HashMap<String, Vec<Uuid>>) -> 
 /// Returns the time of each person's last stored event that ends the wait in a trigger, if it is later than one of the events
 /// that let the person enter.
 async fn last_ends(
-    conn: &mut PgConnection,
-    app: AppId,
-    observed: &[Observed<'_>],
-    triggers: &[ActiveTrigger],
+    conn: &mut PgConnection, app: AppId, observed: &[Observed<'_>], triggers: &[ActiveTrigger],
 ) -> sqlx::Result<HashMap<(CampaignId, Uuid), Timestamp>> {
     let enters = |it: &&Observed<'_>| triggers.iter().any(|trigger| trigger.rule.on == it.cause);
     let entering: Vec<&Observed<'_>> = observed.iter().filter(enters).collect();

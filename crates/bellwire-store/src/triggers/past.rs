@@ -28,11 +28,7 @@ impl PastRow {
 
 /// Returns the first events with these names that were reported since a time.
 pub async fn events(
-    conn: &mut PgConnection,
-    app: AppId,
-    names: &[String],
-    since: Timestamp,
-    limit: i64,
+    conn: &mut PgConnection, app: AppId, names: &[String], since: Timestamp, limit: i64,
 ) -> sqlx::Result<Vec<PastRow>> {
     fetch_all!(
         conn,
@@ -60,10 +56,7 @@ impl NewBrowser {
 
 /// Returns the first browsers that subscribed since a time.
 pub async fn subscribed(
-    conn: &mut PgConnection,
-    app: AppId,
-    since: Timestamp,
-    limit: i64,
+    conn: &mut PgConnection, app: AppId, since: Timestamp, limit: i64,
 ) -> sqlx::Result<Vec<PastRow>> {
     let rows = fetch_all!(
         conn,
@@ -77,11 +70,7 @@ pub async fn subscribed(
 
 /// Returns the browsers that joined a topic since a time.
 pub async fn joined(
-    conn: &mut PgConnection,
-    app: AppId,
-    topic: &str,
-    since: Timestamp,
-    limit: i64,
+    conn: &mut PgConnection, app: AppId, topic: &str, since: Timestamp, limit: i64,
 ) -> sqlx::Result<Vec<PastRow>> {
     let rows = fetch_all!(
         conn,

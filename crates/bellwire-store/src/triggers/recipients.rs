@@ -20,11 +20,7 @@ use bellwire_vault::Vault;
 
 /// Returns the active browsers of each entry: all of a user, or one with its successors.
 pub async fn browsers(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    entries: &[DueEntry],
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, entries: &[DueEntry], now: Timestamp,
 ) -> sqlx::Result<Vec<Vec<SubscriptionId>>> {
     let users: BTreeSet<&str> = entries.iter().filter_map(named_user).collect();
     let users: Vec<String> = users.into_iter().map(str::to_owned).collect();
@@ -56,9 +52,7 @@ pub async fn browsers(
 
 /// Returns the browser of an entry, or its successor. `None`: it is not active, or another person's by now.
 fn single_recipient(
-    entry: &DueEntry,
-    id: SubscriptionId,
-    successors: &HashMap<SubscriptionId, Option<SubscriptionId>>,
+    entry: &DueEntry, id: SubscriptionId, successors: &HashMap<SubscriptionId, Option<SubscriptionId>>,
     states: &HashMap<SubscriptionId, BrowserState>,
 ) -> Option<SubscriptionId> {
     let first = states.get(&id).filter(|state| entry.life == Some(state.life))?;
@@ -84,10 +78,7 @@ struct BrowserState {
 }
 
 async fn states(
-    conn: &mut PgConnection,
-    app: AppId,
-    ids: &[SubscriptionId],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId], now: Timestamp,
 ) -> sqlx::Result<HashMap<SubscriptionId, BrowserState>> {
     let rows = fetch_all!(
         conn,
@@ -103,11 +94,8 @@ async fn states(
 
 /// Returns those browsers that belong to an audience.
 pub async fn in_audience(
-    conn: &mut PgConnection,
-    app: AppId,
-    (audience, filter): (&CampaignAudience, Option<&AudienceFilter>),
-    ids: &[SubscriptionId],
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, (audience, filter): (&CampaignAudience, Option<&AudienceFilter>),
+    ids: &[SubscriptionId], now: Timestamp,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let mut within: HashSet<SubscriptionId> = ids.iter().copied().collect();
     if let CampaignAudience::Topic { name, .. } = audience {
@@ -124,10 +112,7 @@ pub async fn in_audience(
 
 /// Returns the given messages that a push service accepted and that have no such reaction.
 pub async fn without_reaction(
-    conn: &mut PgConnection,
-    messages: &[MessageId],
-    reaction: FollowCondition,
-    browsers: &[SubscriptionId],
+    conn: &mut PgConnection, messages: &[MessageId], reaction: FollowCondition, browsers: &[SubscriptionId],
 ) -> sqlx::Result<HashSet<MessageId>> {
     let kind = match reaction {
         FollowCondition::Display => ReceiptKind::Displayed,
@@ -152,9 +137,7 @@ pub async fn without_reaction(
 
 /// Returns the engagement and the time zone of people, by their first browser.
 pub async fn habits(
-    conn: &mut PgConnection,
-    app: AppId,
-    people: &[(SubscriptionId, Person)],
+    conn: &mut PgConnection, app: AppId, people: &[(SubscriptionId, Person)],
 ) -> sqlx::Result<HashMap<SubscriptionId, (Habits, Option<String>)>> {
     let mut habits = engagement_stats::of(&mut *conn, app, people).await?;
     let ids: Vec<SubscriptionId> = people.iter().map(|(id, _)| *id).collect();

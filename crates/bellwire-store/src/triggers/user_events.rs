@@ -76,11 +76,7 @@ impl<'a> PersonalEvent<'a> {
 /// Stores events that are not known yet, and applies them to triggers in the same transaction. Returns the new ones with their
 /// people.
 pub async fn record(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    events: &[NewEvent],
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, events: &[NewEvent], now: Timestamp,
 ) -> sqlx::Result<HashMap<Uuid, Person>> {
     let ids = events.iter().filter_map(|event| match event.subject {
         EventSubject::Browser(id) => Some(id),
@@ -138,9 +134,7 @@ pub async fn known(pool: &PgPool, app: AppId, ids: &[SubscriptionId]) -> sqlx::R
 
 /// Returns the browsers of subscriptions, also of ended ones. Unknown ids are omitted.
 pub async fn browsers(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    ids: &[SubscriptionId],
+    executor: impl PgExecutor<'_>, app: AppId, ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<SubscriptionId, EventBrowser>> {
     let rows = fetch_all!(
         executor,
@@ -208,11 +202,7 @@ impl StoredEvent {
 
 /// Returns a page of the events of people with ids above `after`.
 pub async fn of_people(
-    pool: &PgPool,
-    app: AppId,
-    people: &[KnownPerson],
-    after: Uuid,
-    limit: i64,
+    pool: &PgPool, app: AppId, people: &[KnownPerson], after: Uuid, limit: i64,
 ) -> sqlx::Result<Vec<StoredEvent>> {
     fetch_all!(
         pool,

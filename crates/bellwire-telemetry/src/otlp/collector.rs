@@ -49,9 +49,7 @@ pub(super) struct Collector {
 
 impl Collector {
     pub(super) fn new(
-        endpoint: Url,
-        extra_ca_pem: Option<&[u8]>,
-        mut headers: HeaderMap,
+        endpoint: Url, extra_ca_pem: Option<&[u8]>, mut headers: HeaderMap,
     ) -> Result<Self, bellwire_gateway::SettingsError> {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("bellwire/", env!("CARGO_PKG_VERSION"))));

@@ -57,11 +57,7 @@ impl Tracer {
     /// Starts the span of a request. `None` if the request is not traced. `route` is the pattern, never the path. A caller's parent span is
     /// accepted only with a key: browsers must not decide what is traced.
     pub fn request(
-        &self,
-        method: &Method,
-        route: &str,
-        scheme: &'static str,
-        headers: &HeaderMap,
+        &self, method: &Method, route: &str, scheme: &'static str, headers: &HeaderMap,
     ) -> Option<RequestSpan> {
         let On { tracer, clock } = self.0.as_ref()?;
         let told = headers.get(TRACEPARENT).filter(|_| headers.contains_key(header::AUTHORIZATION));
@@ -94,10 +90,7 @@ impl Tracer {
     /// Starts the span of a delivery at the time of its claim, `began`. `None`: not traced. `attributes` must not contain
     /// endpoint, payload, key or user.
     pub fn delivery(
-        &self,
-        origin: &TraceOrigin,
-        began: Timestamp,
-        attributes: impl FnOnce() -> Vec<KeyValue>,
+        &self, origin: &TraceOrigin, began: Timestamp, attributes: impl FnOnce() -> Vec<KeyValue>,
     ) -> Option<Box<DeliverySpan>> {
         let On { tracer, clock } = self.0.as_ref()?;
         if !origin.has_turns_left() {

@@ -94,11 +94,7 @@ impl Wait {
 impl SignIns {
     /// Begins an attempt. `is_known`: the owner of the name has signed in from this client before.
     pub(crate) fn attempt(
-        &self,
-        name: HashedName,
-        client: IpAddr,
-        is_known: bool,
-        now: Timestamp,
+        &self, name: HashedName, client: IpAddr, is_known: bool, now: Timestamp,
     ) -> Result<SignInAttempt<'_>, Wait> {
         let here = household(client);
         let own = FailureKey::NameAndClient(name, here);

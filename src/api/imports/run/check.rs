@@ -22,10 +22,7 @@ use bellwire_store::keys::vapid_keys;
 impl ImportSource<'_> {
     /// Checks a record with the same code as a registration request. Optional values that are omitted or unknown are added to `warnings`.
     pub(super) async fn check(
-        &mut self,
-        line: i64,
-        entry: RecordInput,
-        warnings: &mut Vec<Wrong>,
+        &mut self, line: i64, entry: RecordInput, warnings: &mut Vec<Wrong>,
     ) -> Result<Result<CheckedRecord, Vec<Wrong>>, Problem> {
         let (mut faults, mut details) = (Faults::default(), Faults::default());
         let (now, stated) = (self.state.clock.now(), entry.vapid_key.is_some());

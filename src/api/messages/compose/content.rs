@@ -21,10 +21,7 @@ pub(super) fn check_label(content: &Content, request: &Request, faults: &mut Fau
 }
 
 pub(super) fn check_template(
-    template: ResolvedTemplate,
-    app: &App,
-    data: Option<Map<String, Value>>,
-    faults: &mut Faults,
+    template: ResolvedTemplate, app: &App, data: Option<Map<String, Value>>, faults: &mut Faults,
 ) -> Option<(MessageContent, Trial)> {
     match template.compile(app, data) {
         Ok((templated, compiled)) => {
@@ -40,10 +37,7 @@ pub(super) fn check_template(
 }
 
 pub(in crate::api::messages) fn check_content(
-    content: Option<Notification>,
-    compact: Option<Notification>,
-    payload: Option<Payload>,
-    envelope: Option<bool>,
+    content: Option<Notification>, compact: Option<Notification>, payload: Option<Payload>, envelope: Option<bool>,
     faults: &mut Faults,
 ) -> Option<Content> {
     let content = match Content::from_request(content, compact, payload, envelope) {

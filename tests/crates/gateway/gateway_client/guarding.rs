@@ -15,8 +15,7 @@ use super::{burst, post, post_to, settings, statuses};
 
 /// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
 pub(super) fn with_dns(
-    settings: GatewayConfig,
-    answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static,
+    settings: GatewayConfig, answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static,
 ) -> Gateways {
     let asked = AtomicUsize::new(0);
     let fake = move |_: &str| -> Result<Vec<IpAddr>, NoAddress> {

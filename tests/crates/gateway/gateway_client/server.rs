@@ -29,8 +29,7 @@ pub(super) struct Server {
 impl Server {
     /// Hands every connection, with its number from 0, to `script`.
     pub(super) async fn start<F: Future<Output = ()> + Send + 'static>(
-        alpn: &'static str,
-        script: impl Fn(usize, TlsStream<TcpStream>) -> F + Clone + Send + Sync + 'static,
+        alpn: &'static str, script: impl Fn(usize, TlsStream<TcpStream>) -> F + Clone + Send + Sync + 'static,
     ) -> Self {
         let (ca_pem, acceptor) = acceptor(alpn);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

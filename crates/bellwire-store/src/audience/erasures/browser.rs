@@ -15,10 +15,7 @@ const DEPTH_MAX: usize = 1_000;
 /// Predecessors are erased if they have no user or `user_id`. A successor is erased if it has no user, and no user has logged
 /// out of it since: then it has data of the erased one.
 pub(super) async fn farthest(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: SubscriptionId,
-    user_id: Option<&str>,
+    conn: &mut PgConnection, app: AppId, id: SubscriptionId, user_id: Option<&str>,
 ) -> sqlx::Result<SubscriptionId> {
     let (before, former) = earliest(conn, app, id, user_id).await?;
     let (after, later) = latest(conn, app, id, user_id).await?;
@@ -31,10 +28,7 @@ pub(super) async fn farthest(
 
 /// Returns the first predecessor, and the number of replacements in between.
 async fn earliest(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: SubscriptionId,
-    user_id: Option<&str>,
+    conn: &mut PgConnection, app: AppId, id: SubscriptionId, user_id: Option<&str>,
 ) -> sqlx::Result<(usize, SubscriptionId)> {
     let (mut found, mut ids) = ((0, id), vec![id]);
     for depth in 1..=DEPTH_MAX {
@@ -53,10 +47,7 @@ async fn earliest(
 
 /// Returns the last successor, and the number of replacements in between.
 async fn latest(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: SubscriptionId,
-    user_id: Option<&str>,
+    conn: &mut PgConnection, app: AppId, id: SubscriptionId, user_id: Option<&str>,
 ) -> sqlx::Result<(usize, SubscriptionId)> {
     let successor = fetch_optional!(
         &mut *conn,

@@ -47,11 +47,7 @@ struct Item<'a> {
 ///
 /// # Errors Postgres may have aborted the transaction because of a deadlock: run it again.
 pub(crate) async fn register_all(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    requests: &[Registration<'_>],
-    restores_pruned: bool,
+    conn: &mut PgConnection, vault: &Vault, app: AppId, requests: &[Registration<'_>], restores_pruned: bool,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Enrolled>> {
     let find = |request: &Registration<'_>| {
@@ -103,9 +99,7 @@ impl Enrolment<'_> {
     /// Registers subscriptions with different endpoints. `None`: another transaction has registered one since it was read.
     /// Repeat the call, which then sees it.
     async fn register_once(
-        &mut self,
-        conn: &mut PgConnection,
-        items: &[&Item<'_>],
+        &mut self, conn: &mut PgConnection, items: &[&Item<'_>],
     ) -> sqlx::Result<Vec<Option<Enrolled>>> {
         let (vault, app, now, restores_pruned) = (self.vault, self.app, self.now, self.restores_pruned);
         let mut known = lock_known(conn, app, items).await?;
@@ -155,11 +149,8 @@ impl Enrolment<'_> {
 /// Inserts new subscriptions with their topics and policies, and returns the results. Those without a result were registered by
 /// another transaction.
 async fn add(
-    conn: &mut PgConnection,
-    (app, items, topics): (AppId, &[&Item<'_>], &HashMap<String, i32>),
-    mut new: Vec<PendingInsert>,
-    became: &mut [Option<Enrolled>],
-    now: Timestamp,
+    conn: &mut PgConnection, (app, items, topics): (AppId, &[&Item<'_>], &HashMap<String, i32>),
+    mut new: Vec<PendingInsert>, became: &mut [Option<Enrolled>], now: Timestamp,
 ) -> sqlx::Result<()> {
     if new.is_empty() {
         return Ok(());
@@ -187,11 +178,7 @@ async fn add(
 
 /// Refreshes or restores a locked subscription and sets its topics.
 async fn refresh_one(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    request: &Registration<'_>,
-    before: SubscriptionRow,
-    topics: &[String],
+    conn: &mut PgConnection, vault: &Vault, request: &Registration<'_>, before: SubscriptionRow, topics: &[String],
     now: Timestamp,
 ) -> sqlx::Result<Enrolled> {
     let is_pruned = before.state == SubscriptionState::Gone;
@@ -220,10 +207,7 @@ async fn refresh_one(
 }
 
 async fn set_policy(
-    conn: &mut PgConnection,
-    request: &Registration<'_>,
-    id: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, request: &Registration<'_>, id: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<()> {
     let Some((policy, by)) = request.policy else { return Ok(()) };
     if policies::adopt_subscription(conn, request.app, id, policy).await? {
@@ -235,9 +219,7 @@ async fn set_policy(
 
 /// Returns the stored subscriptions by endpoint MAC, locked in the common order.
 async fn lock_known(
-    conn: &mut PgConnection,
-    app: AppId,
-    items: &[&Item<'_>],
+    conn: &mut PgConnection, app: AppId, items: &[&Item<'_>],
 ) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
     if engine::is_distributed() {
         return lock_known_apart(conn, app, items).await;
@@ -265,9 +247,7 @@ async fn lock_known(
 
 /// [`lock_known`] for Citus: finds, locks and reads subscriptions in separate statements.
 async fn lock_known_apart(
-    conn: &mut PgConnection,
-    app: AppId,
-    items: &[&Item<'_>],
+    conn: &mut PgConnection, app: AppId, items: &[&Item<'_>],
 ) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
     let shards: Vec<i16> = items.iter().map(|item| i16::from(item.shard)).collect();
     let ids = fetch_all!(
@@ -287,10 +267,7 @@ async fn lock_known_apart(
 
 /// Returns the lanes of possibly new subscriptions, creating missing ones in a fixed order. A file has few different lanes.
 async fn ensure_lanes(
-    conn: &mut PgConnection,
-    items: &[&Item<'_>],
-    known: &HashMap<Vec<u8>, SubscriptionRow>,
-    now: Timestamp,
+    conn: &mut PgConnection, items: &[&Item<'_>], known: &HashMap<Vec<u8>, SubscriptionRow>, now: Timestamp,
 ) -> sqlx::Result<HashMap<(VapidKeyId, Gateway), LaneId>> {
     let new = items.iter().filter(|item| !known.contains_key(item.mac.as_slice())).map(|item| item.request);
     let wanted: HashMap<_, _> = new.map(|request| ((request.vapid_key, request.gateway), request.app)).collect();

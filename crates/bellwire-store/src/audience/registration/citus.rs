@@ -18,9 +18,7 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
 /// The caller has searched for the endpoints. If one was registered since, the statement fails, and the transaction is
 /// repeated.
 pub(super) async fn insert_all(
-    conn: &mut PgConnection,
-    app: AppId,
-    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
+    conn: &mut PgConnection, app: AppId, rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let mut copied = Rows::new(21, rows.len() * 8);
     for (row, origin) in rows {

@@ -17,9 +17,7 @@ use bellwire_core::subscription::SubscriptionState;
 /// Inserts new subscriptions, each with the first id of its browser if that is another one. Returns the inserted ones. The
 /// endpoints of the others were registered concurrently.
 pub(super) async fn insert_all(
-    conn: &mut PgConnection,
-    app: AppId,
-    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
+    conn: &mut PgConnection, app: AppId, rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let added = match engine::is_distributed() {
         false => insert_all_here(conn, app, rows).await?,
@@ -36,13 +34,10 @@ pub(super) async fn insert_all(
 }
 
 async fn insert_all_here(
-    conn: &mut PgConnection,
-    app: AppId,
-    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
+    conn: &mut PgConnection, app: AppId, rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     fn each<'a, T>(
-        rows: &'a [(&SubscriptionRow, Option<SubscriptionId>)],
-        of: impl Fn(&'a SubscriptionRow) -> T,
+        rows: &'a [(&SubscriptionRow, Option<SubscriptionId>)], of: impl Fn(&'a SubscriptionRow) -> T,
     ) -> Vec<T> {
         rows.iter().map(|(row, _)| of(row)).collect()
     }

@@ -53,11 +53,7 @@ impl Ahead {
 /// those that have not passed the old subscription, or were about to pass an already registered successor. Some of them may
 /// have reached the successor already. Scheduled messages find it when they are due.
 pub(super) async fn take_out(
-    conn: &mut PgConnection,
-    app: AppId,
-    old: &SubscriptionRow,
-    heir: Heir<'_>,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, old: &SubscriptionRow, heir: Heir<'_>, now: Timestamp,
 ) -> sqlx::Result<Vec<Ahead>> {
     let under_way = under_way(conn, old, heir.row, now).await?;
     begin_after(conn, heir.row, &under_way).await?;
@@ -114,10 +110,7 @@ impl FanOut {
 /// of the transaction. The subscriptions were locked before. That causes no deadlock, because a worker that takes a batch reads
 /// subscriptions without locks.
 async fn under_way(
-    conn: &mut PgConnection,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
+    conn: &mut PgConnection, old: &SubscriptionRow, new: &SubscriptionRow, now: Timestamp,
 ) -> sqlx::Result<Vec<FanOut>> {
     macro_rules! under_way {
         ($comes_to:literal $(, $shard:expr)*) => {

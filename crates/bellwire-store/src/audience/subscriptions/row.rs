@@ -170,9 +170,7 @@ impl Changes {
 
 /// Returns an app's subscriptions with these ids, the newest first.
 pub(crate) async fn read_all(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    ids: &[SubscriptionId],
+    executor: impl PgExecutor<'_>, app: AppId, ids: &[SubscriptionId],
 ) -> Result<Vec<SubscriptionRow>, sqlx::Error> {
     fetch_all!(
         executor,
@@ -188,9 +186,7 @@ pub(crate) async fn read_all(
 
 /// Reads a subscription, and locks it until the transaction ends.
 pub(crate) async fn lock(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: SubscriptionId,
+    conn: &mut PgConnection, app: AppId, id: SubscriptionId,
 ) -> Result<Option<SubscriptionRow>, sqlx::Error> {
     if engine::is_distributed() {
         // Citus locks rows of nothing but the one table.
@@ -211,8 +207,7 @@ pub(crate) async fn lock(
 /// Locks subscriptions in the common order, because two that replace each other would otherwise deadlock. Missing ones are
 /// omitted.
 pub(crate) async fn lock_in_order(
-    conn: &mut PgConnection,
-    ids: impl Iterator<Item = SubscriptionId>,
+    conn: &mut PgConnection, ids: impl Iterator<Item = SubscriptionId>,
 ) -> Result<(), sqlx::Error> {
     let SubscriptionKeys { shards, ids } = SubscriptionKeys::of(ids.collect());
     if engine::is_distributed() {
@@ -250,8 +245,7 @@ impl SubscriptionKeys {
 
 /// Returns the subscriptions that a user has left, with the time.
 pub(crate) async fn left_by_users(
-    conn: &mut PgConnection,
-    keys: &SubscriptionKeys,
+    conn: &mut PgConnection, keys: &SubscriptionKeys,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
     let left = fetch_all!(
         conn,

@@ -121,13 +121,7 @@ pub struct Replayed {
 /// Dead letters that can no longer be sent, or not to the browser's current user, stay open. `sent` is called after each
 /// transaction.
 pub async fn replay(
-    pool: &PgPool,
-    vault: &Vault,
-    clock: &Clock,
-    operation: &Operation,
-    ttl_s: Option<i32>,
-    cap: i64,
-    sent: impl Fn(),
+    pool: &PgPool, vault: &Vault, clock: &Clock, operation: &Operation, ttl_s: Option<i32>, cap: i64, sent: impl Fn(),
 ) -> sqlx::Result<Replayed> {
     let (mut done, mut after, mut part) = (Replayed::default(), FIRST, 0);
     while done.letters < cap {
@@ -167,12 +161,7 @@ struct Chunk {
 }
 
 async fn replay_chunk(
-    pool: &PgPool,
-    vault: &Vault,
-    clock: &Clock,
-    operation: &Operation,
-    ttl_s: Option<i32>,
-    made_before: &[MessageId],
+    pool: &PgPool, vault: &Vault, clock: &Clock, operation: &Operation, ttl_s: Option<i32>, made_before: &[MessageId],
     (after, limit, part): (ReplayCursor, i64, i32),
 ) -> sqlx::Result<Chunk> {
     let now = clock.now();
@@ -210,11 +199,7 @@ async fn replay_chunk(
 /// sorting all open dead letters would cost each chunk as much as the whole. The users of their subscriptions cannot change
 /// until the transaction ends. Dead letters of subscriptions that are being changed stay open.
 async fn lock(
-    conn: &mut PgConnection,
-    operation: &Operation,
-    made_before: &[MessageId],
-    after: ReplayCursor,
-    limit: i64,
+    conn: &mut PgConnection, operation: &Operation, made_before: &[MessageId], after: ReplayCursor, limit: i64,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
     if engine::is_distributed() {
@@ -283,12 +268,7 @@ fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
 
 /// Builds the message that replays these dead letters of an original. `None`: its content cannot be decrypted.
 fn compose(
-    vault: &Vault,
-    id: MessageId,
-    operation: &Operation,
-    original: &Original,
-    letters: &[Letter],
-    ttl_s: Option<i32>,
+    vault: &Vault, id: MessageId, operation: &Operation, original: &Original, letters: &[Letter], ttl_s: Option<i32>,
     now: Timestamp,
 ) -> Option<NewMessage> {
     let content = match vault.open(CONTENT, original.id, &original.content) {
@@ -358,9 +338,7 @@ async fn mark_replayed(conn: &mut PgConnection, app: AppId, made: &ReplayChunk, 
 
 /// Schedules a check whether the content of these messages is still needed.
 pub(crate) async fn look_again(
-    conn: &mut PgConnection,
-    mut messages: Vec<MessageId>,
-    now: Timestamp,
+    conn: &mut PgConnection, mut messages: Vec<MessageId>, now: Timestamp,
 ) -> sqlx::Result<()> {
     messages.sort_unstable();
     messages.dedup();
@@ -388,11 +366,7 @@ pub async fn discard(pool: &PgPool, clock: &Clock, operation: &Operation, cap: i
 }
 
 async fn discard_chunk(
-    pool: &PgPool,
-    operation: &Operation,
-    limit: i64,
-    part: i32,
-    now: Timestamp,
+    pool: &PgPool, operation: &Operation, limit: i64, part: i32, now: Timestamp,
 ) -> sqlx::Result<i64> {
     let mut tx = begin(pool).await?;
     let mut query = QueryBuilder::new("UPDATE dead_letters SET state = 'discarded', settled_at = ");
@@ -413,11 +387,7 @@ async fn discard_chunk(
 /// Records a part of `n` dead letters in the list of actions and in the audit log. Call it in the transaction that handles
 /// them.
 pub async fn record(
-    conn: &mut PgConnection,
-    operation: &Operation,
-    part: i32,
-    n: i64,
-    now: Timestamp,
+    conn: &mut PgConnection, operation: &Operation, part: i32, n: i64, now: Timestamp,
 ) -> sqlx::Result<()> {
     execute!(
         &mut *conn,

@@ -25,12 +25,7 @@ use bellwire_vault::Vault;
 
 /// Settles a batch. Recipients with a logged attempt already are skipped: see [`settle_others`].
 pub async fn settle_batch(
-    pool: &PgPool,
-    vault: &Vault,
-    batch: Uuid,
-    lease: Uuid,
-    settlements: &[Settlement],
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, batch: Uuid, lease: Uuid, settlements: &[Settlement], now: Timestamp,
 ) -> sqlx::Result<Fenced> {
     match write(pool, vault, (batch, lease), (settlements, &[]), now).await {
         Err(error) if log::is_there_already(&error) => {
@@ -44,11 +39,7 @@ pub async fn settle_batch(
 /// result stays, and both deliveries count as one. More attempts may be logged between the search and the settlement, so it
 /// repeats while it finds more.
 async fn settle_others(
-    pool: &PgPool,
-    vault: &Vault,
-    batch: (Uuid, Uuid),
-    settlements: &[Settlement],
-    mut error: sqlx::Error,
+    pool: &PgPool, vault: &Vault, batch: (Uuid, Uuid), settlements: &[Settlement], mut error: sqlx::Error,
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
     let key = |entry: LogEntry<'_>| (entry.message, entry.subscription, entry.number);
@@ -74,10 +65,7 @@ async fn settle_others(
 /// Deliveries settled `twice` are targeted once. If this changes subscriptions, counts are written last (see [the order of
 /// locks](crate)), otherwise at once, which saves statements. The function is long because of its first statement.
 async fn write(
-    pool: &PgPool,
-    vault: &Vault,
-    (batch, lease): (Uuid, Uuid),
-    (settlements, twice): (&[Settlement], &[Settlement]),
+    pool: &PgPool, vault: &Vault, (batch, lease): (Uuid, Uuid), (settlements, twice): (&[Settlement], &[Settlement]),
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
     let Some(first) = settlements.iter().chain(twice).next() else { return Ok(Fenced::Out) };
@@ -128,10 +116,7 @@ async fn write(
 /// Locks a batch and the subscriptions that its endings change. Returns its settlements; those of subscriptions with a
 /// successor become retries. `None`: no subscription has a successor.
 async fn hand_on(
-    conn: &mut PgConnection,
-    (batch, lease): (Uuid, Uuid),
-    settlements: &[Settlement],
-    now: Timestamp,
+    conn: &mut PgConnection, (batch, lease): (Uuid, Uuid), settlements: &[Settlement], now: Timestamp,
 ) -> sqlx::Result<Option<Vec<Settlement>>> {
     let ours = fetch_optional!(
         &mut *conn,
@@ -157,11 +142,7 @@ async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement])
 
 /// Enqueues every unfinished delivery of a batch.
 async fn queue_rest(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    lease: Uuid,
-    settlements: &[Settlement],
-    closing: &mut Closing,
+    conn: &mut PgConnection, vault: &Vault, lease: Uuid, settlements: &[Settlement], closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
     let rows = |of: &mut dyn Iterator<Item = &Settlement>| -> Vec<NewRow> {

@@ -28,8 +28,7 @@ pub(super) fn changes_subscription(settlement: &Settlement) -> bool {
 /// Locks the subscriptions that these endings change. Returns the ones that ended as gone but have a successor: their
 /// deliveries must move [there](Settlement::to_successor) instead of ending.
 pub(super) async fn lock<'a>(
-    conn: &mut PgConnection,
-    settlements: impl Iterator<Item = &'a Settlement>,
+    conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
     let changing: Vec<&Settlement> = settlements.filter(|settlement| changes_subscription(settlement)).collect();
     if changing.is_empty() {
@@ -54,10 +53,7 @@ pub(super) async fn lock<'a>(
 
 /// Writes dead letters, prunes gone subscriptions, and then writes the shared rows.
 pub(super) async fn write<'a>(
-    conn: &mut PgConnection,
-    settlements: impl Iterator<Item = &'a Settlement>,
-    mut closing: Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, settlements: impl Iterator<Item = &'a Settlement>, mut closing: Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     let (mut dead_letters, mut gone) = (DeadLetters::default(), Vec::new());
     for settlement in settlements.filter(|settlement| is_special(settlement)) {

@@ -23,8 +23,7 @@ pub(super) struct LogEntry<'a> {
 
 /// Writes entries. Fails as a whole if one of them exists.
 pub(super) async fn copy(
-    conn: &mut PgConnection,
-    entries: impl ExactSizeIterator<Item = LogEntry<'_>>,
+    conn: &mut PgConnection, entries: impl ExactSizeIterator<Item = LogEntry<'_>>,
 ) -> sqlx::Result<()> {
     if entries.len() == 0 {
         return Ok(());
@@ -72,8 +71,7 @@ type DeliveryKeys = HashSet<(MessageId, SubscriptionId, i32)>;
 
 /// Returns which of these attempts are logged, reading only their shards.
 pub async fn logged(
-    executor: impl PgExecutor<'_>,
-    keys: &[(MessageId, SubscriptionId, i32)],
+    executor: impl PgExecutor<'_>, keys: &[(MessageId, SubscriptionId, i32)],
 ) -> sqlx::Result<DeliveryKeys> {
     let ids: Vec<SubscriptionId> = keys.iter().map(|(_, subscription, _)| *subscription).collect();
     let there = fetch_all!(

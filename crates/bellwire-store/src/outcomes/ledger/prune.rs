@@ -18,10 +18,7 @@ use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 /// restore), and stops deliveries in the memory of workers. Ids are in ascending order, each with the life of the delivery: a
 /// subscription that returned since is not gone.
 pub(crate) async fn prune(
-    conn: &mut PgConnection,
-    gone: &[(SubscriptionId, i32)],
-    closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, gone: &[(SubscriptionId, i32)], closing: &mut Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     if engine::is_distributed() {
         return citus::prune(conn, gone, closing, now).await;

@@ -47,10 +47,7 @@ pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], n
 
 /// Settles distinct rows in the order of their keys, in one transaction.
 async fn settle_different_rows(
-    pool: &PgPool,
-    vault: &Vault,
-    rows: &[&RowSettlement],
-    now: Timestamp,
+    pool: &PgPool, vault: &Vault, rows: &[&RowSettlement], now: Timestamp,
 ) -> sqlx::Result<usize> {
     let is_special = |s: &Settlement| {
         consequences::is_special(s) || refusals::counts(s) || s.heard_ending().is_some() || s.hold().is_some()
@@ -154,11 +151,7 @@ macro_rules! settled {
 /// Writes fence, log and notes of queue rows in one statement, and counts unless they come last. Returns the (subscription,
 /// message) of rows that passed the fence. On Citus, their attempts are logged by another statement.
 async fn write_rows(
-    connection: &mut PgConnection,
-    vault: &Vault,
-    rows: &[&RowSettlement],
-    counted_last: bool,
-    now: Timestamp,
+    connection: &mut PgConnection, vault: &Vault, rows: &[&RowSettlement], counted_last: bool, now: Timestamp,
 ) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
     let mut profiles = Profiles::default();
     let given: Vec<GivenRow<'_>> =
@@ -198,9 +191,7 @@ async fn write_rows(
 
 /// Logs the attempts of rows that this worker held. A row may reappear after its attempt was logged, and must end nevertheless.
 async fn log(
-    connection: &mut PgConnection,
-    rows: &[&RowSettlement],
-    ours: &HashSet<(SubscriptionId, MessageId)>,
+    connection: &mut PgConnection, rows: &[&RowSettlement], ours: &HashSet<(SubscriptionId, MessageId)>,
 ) -> sqlx::Result<()> {
     let is_ours = |row: &&&RowSettlement| {
         let of = row.settlement.delivery();

@@ -35,9 +35,7 @@ macro_rules! take {
 }
 
 pub async fn of_message(
-    conn: &mut PgConnection,
-    message: MessageId,
-    now: Timestamp,
+    conn: &mut PgConnection, message: MessageId, now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
@@ -53,9 +51,7 @@ pub async fn of_message(
 
 /// Dequeues a chunk of a message's rows that a crashed worker may have sent.
 pub async fn lost_of_message(
-    conn: &mut PgConnection,
-    message: MessageId,
-    now: Timestamp,
+    conn: &mut PgConnection, message: MessageId, now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
@@ -71,9 +67,7 @@ pub async fn lost_of_message(
 
 /// Dequeues a chunk of parked rows of paused messages that expired before `expired_before`. They never become due.
 pub async fn of_expired_parked(
-    conn: &mut PgConnection,
-    expired_before: Timestamp,
-    now: Timestamp,
+    conn: &mut PgConnection, expired_before: Timestamp, now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "ctid = ANY (ARRAY(
@@ -129,9 +123,7 @@ pub async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp
 }
 
 pub async fn of_subscription(
-    conn: &mut PgConnection,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     take!(
         "shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)",
@@ -146,9 +138,7 @@ pub async fn of_subscription(
 /// Dequeues the deliveries of a locked subscription that were addressed to its former user, and records that. Deliveries for
 /// topics and broadcasts stay.
 pub async fn of_previous_users(
-    conn: &mut PgConnection,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     execute!(
         &mut *conn,
@@ -167,11 +157,7 @@ pub async fn of_previous_users(
 
 /// Dequeues one delivery of an app, if it waits.
 pub async fn of_delivery(
-    conn: &mut PgConnection,
-    app: AppId,
-    message: MessageId,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, message: MessageId, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<Option<QueuedDelivery>> {
     take!(
         "shard = $1 AND subscription = $2 AND message = $3 AND (lease IS NULL OR due_at <= $4)

@@ -72,11 +72,7 @@ pub async fn end(conn: &mut PgConnection, rows: Vec<QueuedDelivery>, how: How, n
 
 /// Like [`end`], but leaves the shared rows to the caller's `closing`.
 pub async fn end_within(
-    conn: &mut PgConnection,
-    mut rows: Vec<QueuedDelivery>,
-    how: How,
-    closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, mut rows: Vec<QueuedDelivery>, how: How, closing: &mut Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     if rows.is_empty() {
         return Ok(());
@@ -121,11 +117,7 @@ async fn log_unsent(conn: &mut PgConnection, rows: &[QueuedDelivery], how: How, 
 
 /// Writes the dead letters of these rows, if the ending leaves any.
 pub(super) async fn write_dead_letters(
-    conn: &mut PgConnection,
-    rows: &[QueuedDelivery],
-    how: How,
-    closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, rows: &[QueuedDelivery], how: How, closing: &mut Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     let Some(cause) = how.cause() else { return Ok(()) };
     let mut dead_letters = DeadLetters::default();
@@ -156,11 +148,7 @@ pub(super) async fn write_dead_letters(
 
 /// Cancels all unleased waiting deliveries of a subscription.
 pub async fn cancel_subscription(
-    conn: &mut PgConnection,
-    subscription: SubscriptionId,
-    reason: &'static str,
-    closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, subscription: SubscriptionId, reason: &'static str, closing: &mut Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     let rows = take::of_subscription(conn, subscription, now).await?;
     end_within(conn, rows, How::Cancelled(reason), closing, now).await
@@ -169,9 +157,7 @@ pub async fn cancel_subscription(
 /// Cancels the waiting deliveries of a locked subscription that were for its former user. Notifies all workers, and stores the
 /// time, so that earlier dead letters are not replayed. Messages to topics and broadcasts stay.
 pub async fn cancel_previous_users(
-    conn: &mut PgConnection,
-    subscription: SubscriptionId,
-    now: Timestamp,
+    conn: &mut PgConnection, subscription: SubscriptionId, now: Timestamp,
 ) -> sqlx::Result<()> {
     stop_subscription(&mut *conn, StopKind::User, subscription, now).await?;
     let rows = take::of_previous_users(conn, subscription, now).await?;

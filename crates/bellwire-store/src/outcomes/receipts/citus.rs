@@ -15,10 +15,7 @@ use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
 /// Implements [`super::insert`] on Citus.
 pub(super) async fn insert(
-    conn: &mut PgConnection,
-    batch: &[&Receipt],
-    heard: &[MessageId],
-    now: Timestamp,
+    conn: &mut PgConnection, batch: &[&Receipt], heard: &[MessageId], now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     let there = reported(conn, batch).await?;
     let is_new = |receipt: &&&Receipt| {
@@ -89,12 +86,8 @@ async fn lanes_of(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
 
 /// Counts new receipts, writes their notes, and dequeues the deliveries that they end.
 async fn count(
-    conn: &mut PgConnection,
-    new: &[&Receipt],
-    before: &Reported,
-    lanes: &HashMap<SubscriptionId, LaneId>,
-    heard: &[MessageId],
-    now: Timestamp,
+    conn: &mut PgConnection, new: &[&Receipt], before: &Reported, lanes: &HashMap<SubscriptionId, LaneId>,
+    heard: &[MessageId], now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     fetch_all!(
         conn,
@@ -181,8 +174,7 @@ async fn unproven(conn: &mut PgConnection, ids: Vec<SubscriptionId>) -> sqlx::Re
 }
 
 pub(super) async fn accepted_at(
-    conn: &mut PgConnection,
-    batch: impl Iterator<Item = &Receipt>,
+    conn: &mut PgConnection, batch: impl Iterator<Item = &Receipt>,
 ) -> sqlx::Result<HashMap<MessageId, Timestamp>> {
     let messages: HashSet<MessageId> = batch.map(|receipt| receipt.message).collect();
     let rows = fetch_all!(

@@ -29,11 +29,7 @@ struct Last {
 
 /// Implements [`super::look`] on Citus.
 pub(super) async fn look(
-    conn: &mut PgConnection,
-    app: AppId,
-    stretch: &Stretch,
-    wanted: &SearchQuery,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, stretch: &Stretch, wanted: &SearchQuery, now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
     let browsers = browsers(conn, &stretch.subscriptions).await?;
     let gateways = gateways(conn, &browsers).await?;
@@ -67,10 +63,7 @@ pub(super) async fn look(
 
 /// Returns the pairs of message and subscription with their waiting deliveries.
 async fn waiting(
-    conn: &mut PgConnection,
-    app: AppId,
-    stretch: &Stretch,
-    now: Timestamp,
+    conn: &mut PgConnection, app: AppId, stretch: &Stretch, now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
     fetch_all!(
         conn,
@@ -108,8 +101,7 @@ async fn browsers(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Resu
 }
 
 async fn gateways(
-    conn: &mut PgConnection,
-    browsers: &HashMap<SubscriptionId, Browser>,
+    conn: &mut PgConnection, browsers: &HashMap<SubscriptionId, Browser>,
 ) -> sqlx::Result<HashMap<LaneId, Gateway>> {
     let lanes: Vec<i32> = browsers.values().map(|browser| browser.lane.0).collect();
     let rows = fetch_all!(

@@ -68,11 +68,7 @@ pub enum TakeBatchResult {
 /// The batch is flushed before this returns. If a crash of Postgres lost it, its POSTs would be unknown, also those to
 /// recipients who unsubscribe before they are taken again. The function is long because of its statements.
 pub async fn take_batch(
-    pool: &PgPool,
-    span: DueSpan,
-    size: usize,
-    batch: Uuid,
-    until: Timestamp,
+    pool: &PgPool, span: DueSpan, size: usize, batch: Uuid, until: Timestamp,
 ) -> sqlx::Result<TakeBatchResult> {
     let DueSpan { lane, tier, since, now } = span;
     let mut tx = begin(pool).await?;
@@ -180,11 +176,7 @@ fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp
 /// Leases a batch whose lease has expired, unless it is in `own`: its worker crashed, or was disconnected from the database for
 /// too long.
 pub async fn lease_lost_batch(
-    pool: &PgPool,
-    span: DueSpan,
-    own: &[Uuid],
-    lease: Uuid,
-    until: Timestamp,
+    pool: &PgPool, span: DueSpan, own: &[Uuid], lease: Uuid, until: Timestamp,
 ) -> sqlx::Result<Option<Batch>> {
     let DueSpan { lane, tier, since, now } = span;
     let Some(batch) = fetch_optional!(

@@ -41,11 +41,7 @@ struct RecipientRead {
 
 /// Implements [`super::claim_rows`] on Citus.
 pub(super) async fn claim_rows(
-    pool: &PgPool,
-    span: DueSpan,
-    limit: usize,
-    lease: Uuid,
-    until: Timestamp,
+    pool: &PgPool, span: DueSpan, limit: usize, lease: Uuid, until: Timestamp,
 ) -> sqlx::Result<Vec<ClaimedRow>> {
     let claimed = claim(pool, span, limit, lease, until).await?;
     if claimed.is_empty() {
@@ -71,11 +67,7 @@ pub(super) async fn claim_rows(
 }
 
 async fn claim(
-    pool: &PgPool,
-    span: DueSpan,
-    limit: usize,
-    lease: Uuid,
-    until: Timestamp,
+    pool: &PgPool, span: DueSpan, limit: usize, lease: Uuid, until: Timestamp,
 ) -> sqlx::Result<Vec<Claimed>> {
     claimed!(
         query_as,

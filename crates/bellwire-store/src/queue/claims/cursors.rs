@@ -19,11 +19,7 @@ pub async fn next_cursor(pool: &PgPool, span: DueSpan) -> sqlx::Result<Option<Me
 
 /// Defers a due cursor until `until`. Returns `false` if it is absent or no longer due.
 pub async fn postpone_cursor(
-    pool: &PgPool,
-    message: MessageId,
-    lane: LaneId,
-    now: Timestamp,
-    until: Timestamp,
+    pool: &PgPool, message: MessageId, lane: LaneId, now: Timestamp, until: Timestamp,
 ) -> sqlx::Result<bool> {
     let postponed = rows_affected!(
         pool,
@@ -37,10 +33,7 @@ pub async fn postpone_cursor(
 /// paused, parks it. Returns `false` if the message is to be sent. Pausing or cancelling a message handles its cursors; this is
 /// for a cursor that was created concurrently.
 pub(super) async fn put_aside(
-    conn: &mut PgConnection,
-    message: MessageId,
-    lane: LaneId,
-    state: MessageState,
+    conn: &mut PgConnection, message: MessageId, lane: LaneId, state: MessageState,
 ) -> sqlx::Result<bool> {
     match state {
         MessageState::Scheduled | MessageState::Sending => return Ok(false),

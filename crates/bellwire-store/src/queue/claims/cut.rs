@@ -37,10 +37,7 @@ pub(super) struct BatchChunk {
 
 /// Takes up to `size` recipients after a cursor.
 pub(super) async fn cut(
-    conn: &mut PgConnection,
-    place: &BatchScope,
-    size: usize,
-    now: Timestamp,
+    conn: &mut PgConnection, place: &BatchScope, size: usize, now: Timestamp,
 ) -> sqlx::Result<BatchChunk> {
     let recipients = read_recipients(conn, place, size, now).await?;
     let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
@@ -99,10 +96,7 @@ macro_rules! recipients {
 }
 
 async fn read_recipients(
-    conn: &mut PgConnection,
-    place: &BatchScope,
-    size: usize,
-    now: Timestamp,
+    conn: &mut PgConnection, place: &BatchScope, size: usize, now: Timestamp,
 ) -> sqlx::Result<Vec<Recipient>> {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
     if let Some(MessageId(withdrawn)) = place.withdraws {

@@ -20,11 +20,7 @@ const ASKED_MIN: usize = 100;
 
 /// Takes up to `size` recipients after a cursor that its message's filter accepts. `None`: the message has no filter.
 pub(super) async fn cut(
-    conn: &mut PgConnection,
-    place: &BatchScope,
-    filter: Option<&AudienceFilter>,
-    size: usize,
-    now: Timestamp,
+    conn: &mut PgConnection, place: &BatchScope, filter: Option<&AudienceFilter>, size: usize, now: Timestamp,
 ) -> sqlx::Result<BatchChunk> {
     let Some(filter) = filter else { return cut::cut(conn, place, size, now).await };
     let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?.assigned_at(place.assigned_at);

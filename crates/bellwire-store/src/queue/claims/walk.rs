@@ -17,11 +17,7 @@ use bellwire_segment::AudienceFilter;
 /// Takes the next recipients in the cursor's shard, or in the first shard after it with any. At the end of a shard there are
 /// fewer than `size`.
 pub(super) async fn cut(
-    conn: &mut PgConnection,
-    mut place: BatchScope,
-    filter: Option<&AudienceFilter>,
-    size: usize,
-    now: Timestamp,
+    conn: &mut PgConnection, mut place: BatchScope, filter: Option<&AudienceFilter>, size: usize, now: Timestamp,
 ) -> sqlx::Result<BatchChunk> {
     let (mut passed, mut sunset) = (0, 0);
     loop {

@@ -18,9 +18,7 @@ const NO_MORE_PATIENCE: &str = "SET LOCAL lock_timeout TO DEFAULT";
 /// Claims the keys of messages to be stored in this transaction. Returns for each the other message that has its key. `None`:
 /// it has no key, or the key is claimed.
 pub(super) async fn claim(
-    conn: &mut PgConnection,
-    messages: &[&Addressed],
-    now: Timestamp,
+    conn: &mut PgConnection, messages: &[&Addressed], now: Timestamp,
 ) -> Result<Vec<Option<MessageId>>, sqlx::Error> {
     let mut taken = vec![None; messages.len()];
     // In order, so that of those who want the same keys none waits for another that waits for it.
@@ -50,9 +48,7 @@ pub(super) async fn claim(
 
 /// Claims free keys, and locks the others. Returns the current owner of each.
 async fn hold(
-    conn: &mut PgConnection,
-    messages: &[&Addressed],
-    wanted: &BTreeMap<(Uuid, &str), usize>,
+    conn: &mut PgConnection, messages: &[&Addressed], wanted: &BTreeMap<(Uuid, &str), usize>,
 ) -> Result<Vec<(usize, MessageId)>, sqlx::Error> {
     let rows = fetch_all!(
         conn,
@@ -71,11 +67,8 @@ async fn hold(
 /// Takes over the keys of messages that have ended, or were never stored. Returns the indexes of the messages that have them
 /// now.
 async fn take_over(
-    conn: &mut PgConnection,
-    messages: &[&Addressed],
-    wanted: &BTreeMap<(Uuid, &str), usize>,
-    rivals: &BTreeMap<usize, MessageId>,
-    now: Timestamp,
+    conn: &mut PgConnection, messages: &[&Addressed], wanted: &BTreeMap<(Uuid, &str), usize>,
+    rivals: &BTreeMap<usize, MessageId>, now: Timestamp,
 ) -> Result<Vec<usize>, sqlx::Error> {
     let contested: Vec<_> = wanted.iter().filter(|(_, place)| rivals.contains_key(place)).collect();
     let rows = fetch_all!(

@@ -50,8 +50,7 @@ struct RecipientCandidate {
 
 /// Finds the subscriptions of several groups of users. Each group belongs to one app and names each user once.
 pub(super) async fn of_users(
-    conn: &mut PgConnection,
-    groups: &[(AppId, &[String])],
+    conn: &mut PgConnection, groups: &[(AppId, &[String])],
 ) -> sqlx::Result<Vec<ResolvedAudience>> {
     if groups.is_empty() {
         return Ok(Vec::new());
@@ -146,10 +145,7 @@ impl ResolvedRecipient {
 /// Stores messages with a queue row for each active recipient, in one statement. A message with an unknown or replaced
 /// recipient is not stored. The function is long because of its statement.
 pub(super) async fn write(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    parcels: &[Parcel<'_>],
-    holder: Option<LeaseHolder>,
+    conn: &mut PgConnection, vault: &Vault, parcels: &[Parcel<'_>], holder: Option<LeaseHolder>,
 ) -> sqlx::Result<Vec<Sent>> {
     if parcels.is_empty() {
         return Ok(Vec::new());

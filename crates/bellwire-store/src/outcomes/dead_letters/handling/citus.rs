@@ -64,11 +64,7 @@ pub(super) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<
 
 /// Implements [`super::lock`] on Citus.
 pub(super) async fn lock(
-    conn: &mut PgConnection,
-    operation: &Operation,
-    made_before: &[MessageId],
-    mut after: ReplayCursor,
-    limit: i64,
+    conn: &mut PgConnection, operation: &Operation, made_before: &[MessageId], mut after: ReplayCursor, limit: i64,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
     loop {
@@ -93,11 +89,7 @@ pub(super) async fn lock(
 
 /// Returns the next matching dead letters, message by message.
 async fn next(
-    conn: &mut PgConnection,
-    operation: &Operation,
-    made_before: &[MessageId],
-    after: ReplayCursor,
-    limit: i64,
+    conn: &mut PgConnection, operation: &Operation, made_before: &[MessageId], after: ReplayCursor, limit: i64,
     locking: &'static str,
 ) -> sqlx::Result<Vec<Meant>> {
     let mut query = QueryBuilder::new(

@@ -17,10 +17,7 @@ use bellwire_core::subscription::SubscriptionState;
 
 /// Implements [`super::prune`] on Citus.
 pub(super) async fn prune(
-    conn: &mut PgConnection,
-    gone: &[(SubscriptionId, i32)],
-    closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, gone: &[(SubscriptionId, i32)], closing: &mut Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     let mut changes = Difference::default();
     let mut ended = mark(conn, gone, SubscriptionState::Active, now).await?;
@@ -50,10 +47,7 @@ struct Gone {
 
 /// Marks subscriptions as gone if they are in this state and have not returned since.
 async fn mark(
-    conn: &mut PgConnection,
-    gone: &[(SubscriptionId, i32)],
-    state: SubscriptionState,
-    now: Timestamp,
+    conn: &mut PgConnection, gone: &[(SubscriptionId, i32)], state: SubscriptionState, now: Timestamp,
 ) -> sqlx::Result<Vec<Gone>> {
     fetch_all!(
         conn,
@@ -75,10 +69,7 @@ async fn mark(
 
 /// Removes gone subscriptions from their topics, which are stored, stops their deliveries, and dequeues the waiting ones.
 async fn take_out(
-    conn: &mut PgConnection,
-    ended: &[Gone],
-    changes: &mut Difference,
-    now: Timestamp,
+    conn: &mut PgConnection, ended: &[Gone], changes: &mut Difference, now: Timestamp,
 ) -> sqlx::Result<Vec<QueuedDelivery>> {
     let shards: Vec<i16> = ended.iter().map(|row| row.id.shard()).collect();
     let ids: Vec<SubscriptionId> = ended.iter().map(|row| row.id).collect();
