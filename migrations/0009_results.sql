@@ -25,16 +25,18 @@ CREATE TABLE measurements (
     app       uuid        NOT NULL, -- owner
     began_at  timestamptz NOT NULL, -- first run, or first person who entered
     closes_at timestamptz NOT NULL CHECK (closes_at > began_at), -- conversions count until then
+    -- Whether people are assigned to groups: only in the first period. In later ones the groups have lost different people.
+    compared  boolean     NOT NULL,
     enrol_at  timestamptz, -- run whose audience is still to be assigned to groups; null: none
     result    jsonb -- final result, as the API shows it; null: not closed yet
 );
 COMMENT ON TABLE measurements IS
     'Periods in which the results of campaigns are measured, in apps that do that: one for a campaign that runs once, '
-    'consecutive ones of at most 90 days for others.';
+    'consecutive ones of at most 30 days for others.';
 CREATE INDEX measurements_by_campaign ON measurements (campaign, id);
 CREATE INDEX measurements_by_app ON measurements (app, id);
 CREATE INDEX measurements_to_close ON measurements (closes_at) WHERE result IS NULL;
-CREATE INDEX measurements_to_enrol ON measurements (enrol_at) WHERE enrol_at IS NOT NULL;
+CREATE INDEX measurements_to_enrol ON measurements (campaign, enrol_at) WHERE enrol_at IS NOT NULL;
 
 CREATE TABLE measured_people (
     measurement uuid        NOT NULL, -- the measurement

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_rules::campaign::lift::{self, Effect, Estimate, GroupSums, Lift};
-use bellwire_rules::campaign::measurement::{AFTER_TEST, CONTROL, sentence};
+use bellwire_rules::campaign::measurement::{AFTER_TEST, CONTROL, is_treated, sentence};
 use bellwire_rules::campaign::plan::Plan;
 use bellwire_store::measurement::conversions::{self, Attributed};
 use bellwire_store::measurement::figures::{self, GroupFigures, MeasuredGroup};
@@ -18,6 +18,8 @@ use bellwire_store::transactions::begin;
 
 /// Kinds of conversions in a result. Those with the most people are shown.
 const KINDS_MAX: usize = 20;
+/// Currencies of a kind. Those with the most people are shown.
+const CURRENCIES_MAX: usize = 10;
 
 /// Achievements of a campaign in a period.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -100,11 +102,11 @@ pub(crate) struct GroupConversions {
 /// Difference between the people who were to get a campaign and its control group.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LiftResult {
-    /// Whether an effect is shown. Of 20 campaigns without one, at most one shows it, however often the result is looked at.
+    /// Whether an effect is shown. Of 20 campaigns without one, at most one shows it for a kind, however often the result is looked at.
     effect: Effect,
     /// Relative difference: 0.1 is 10 % more. Null: unknown.
     relative: Option<Interval>,
-    /// Conversions that the campaign caused. Null: unknown.
+    /// Conversions that the campaign caused. Too narrow with too few conversions. Null: a group is empty.
     additional: Option<Interval>,
     /// Further people needed to find a difference of 10 % in four of five campaigns. Null: none, or unknown.
     people_needed: Option<i64>,
@@ -158,7 +160,7 @@ pub(crate) async fn read(pool: &PgPool, plan: &Plan, of: &Measurement, now: Time
     let attributed = conversions::attributed(pool, of.campaign, span).await?;
     let accepted = figures::accepted(pool, of.campaign, of.began_at).await?;
     let unsubscribed = figures::unsubscribed(pool, of.app, span).await?;
-    let elapsed = (now - of.began_at).as_seconds_f64() / (of.closes_at - of.began_at).as_seconds_f64();
+    let elapsed = elapsed(of.began_at, of.closes_at, now);
     let figures = Figures { plan, groups: &groups, counted: &counted, attributed: &attributed, accepted, elapsed };
     let (conversions, sentences): (Vec<_>, Vec<_>) = figures.kinds().iter().map(|name| figures.of_kind(name)).unzip();
     let shown = groups.iter().map(|group| ResultGroup { group: name_of(plan, group.part), people: group.people });
@@ -241,6 +243,7 @@ impl Figures<'_> {
         for it in self.attributed.iter().filter(|it| it.name == name) {
             match &it.currency {
                 None => (shown.conversions, shown.people) = (it.conversions, it.people),
+                Some(_) if shown.values.len() >= CURRENCIES_MAX => {}
                 Some(currency) => shown.values.push(ConversionValue {
                     currency: currency.clone(),
                     value: it.value,
@@ -264,17 +267,21 @@ impl Figures<'_> {
         self.groups.iter().map(of_group).collect()
     }
 
+    /// Returns the currencies of a kind, those with the most people first.
     fn currencies(&self, name: &str) -> Vec<&str> {
-        let mut all: Vec<&str> =
-            self.counted.iter().filter(|it| it.name == name).filter_map(|it| it.currency.as_deref()).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+        let mut all = BTreeMap::<&str, i64>::new();
+        for it in self.counted.iter().filter(|it| it.name == name) {
+            *all.entry(it.currency.as_deref().unwrap_or_default()).or_default() += it.sums.converted;
+        }
+        all.remove("");
+        let mut all: Vec<(&str, i64)> = all.into_iter().collect();
+        all.sort_by_key(|(_, people)| std::cmp::Reverse(*people));
+        all.into_iter().take(CURRENCIES_MAX).map(|(currency, _)| currency).collect()
     }
 
     /// Compares the number of conversions, or their value in a currency.
     fn lift(&self, name: &str, currency: Option<&str>) -> Lift {
-        let treated = self.sums(name, currency, |part| part != CONTROL);
+        let treated = self.sums(name, currency, |part| is_treated(self.plan, part));
         let control = self.sums(name, currency, |part| part == CONTROL);
         lift::compare(&treated, &control, self.elapsed)
     }
@@ -313,12 +320,10 @@ pub(crate) struct CausedConversions {
 }
 
 impl AppResult {
-    /// Adds the results of campaigns.
-    pub(crate) fn sum(quarter: String, results: &[CampaignResult]) -> Self {
+    /// Adds the results of campaigns with a control group.
+    pub(crate) fn sum(quarter: String, results: &[CampaignResult], now: Timestamp) -> Self {
         let mut caused = BTreeMap::<(&str, Option<&str>), Vec<(f64, f64)>>::new();
-        let with_control = |result: &&CampaignResult| result.groups.iter().any(|group| group.group == "control");
-        let compared: Vec<&CampaignResult> = results.iter().filter(with_control).collect();
-        for it in compared.iter().flat_map(|result| &result.conversions) {
+        for it in results.iter().flat_map(|result| &result.conversions) {
             let Some(lift) = &it.lift else { continue };
             let values = lift.values.iter().map(|value| (Some(value.currency.as_str()), value.additional));
             for (currency, additional) in values.chain([(None, lift.additional)]) {
@@ -326,18 +331,20 @@ impl AppResult {
                 caused.entry((&it.name, currency)).or_default().push((value, error));
             }
         }
+        let elapsed = results.iter().map(|it| elapsed(it.began_at, it.closes_at, now)).fold(1.0, f64::min);
         let mut conversions = Vec::new();
         for ((name, currency), estimates) in caused {
             let error = estimates.iter().map(|(_, error)| error * error).sum::<f64>().sqrt();
-            let Some(sum) = lift::sum(estimates.into_iter()) else { continue };
+            let Some(sum) = lift::sum(estimates.into_iter(), elapsed) else { continue };
             let (name, currency) = (name.to_owned(), currency.map(str::to_owned));
             conversions.push(CausedConversions { name, currency, additional: Interval::new(sum, Some(error)) });
         }
-        Self {
-            quarter,
-            campaigns: compared.len(),
-            is_final: compared.iter().all(|result| result.is_final),
-            conversions,
-        }
+        let is_final = results.iter().all(|result| result.is_final);
+        Self { quarter, campaigns: results.len(), is_final, conversions }
     }
+}
+
+/// Returns the elapsed share of a period.
+fn elapsed(began_at: Timestamp, closes_at: Timestamp, now: Timestamp) -> f64 {
+    (now - began_at).as_seconds_f64() / (closes_at - began_at).as_seconds_f64()
 }

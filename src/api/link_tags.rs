@@ -11,7 +11,7 @@ use bellwire_store::measurement;
 pub(super) async fn of_message(
     state: &ApiState, app: AppId, message: MessageId,
 ) -> Result<Option<LinkParameters>, Problem> {
-    if let Some(known) = state.known_link_tags.recall(message) {
+    if let Some(known) = state.known_link_tags.recall(app, message) {
         return Ok(known);
     }
     let tagged = measurement::of_message(&state.pool, app, message).await?;
@@ -31,6 +31,6 @@ pub(super) async fn of_message(
             Some(LinkParameters { hosts: tagged.tags.hosts.clone(), parameters })
         }
     };
-    state.known_link_tags.remember(message, parameters.clone());
+    state.known_link_tags.remember(app, message, parameters.clone());
     Ok(parameters)
 }

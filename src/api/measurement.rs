@@ -191,11 +191,11 @@ pub(crate) async fn show_results(
         Problem::invalid_parameter("quarter", "must be a year from 2000 to 2999 and a quarter, such as `2026-Q4`")
     })?;
     let mut all = Vec::new();
-    for period in periods::of_app(&state.pool, server.app.id, span, CAMPAIGNS_MAX).await? {
+    for period in periods::with_control(&state.pool, server.app.id, span, CAMPAIGNS_MAX).await? {
         let plan = campaigns::plan_of(&state, &server.app, period.campaign).await?;
         all.push(results::read(&state.pool, &plan, &period, now).await?);
     }
-    Ok(axum::Json(AppResult::sum(quarter, &all)))
+    Ok(axum::Json(AppResult::sum(quarter, &all, now)))
 }
 
 /// Returns the first moment of a quarter, and of the next.

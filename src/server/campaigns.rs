@@ -105,6 +105,11 @@ async fn go(conn: &mut PgConnection, vault: &Vault, due: &DueCampaign, now: Time
         return step.await_events(conn).await;
     }
     let next_run = step.begin_run(conn).await?;
+    if periods::is_enrolling(conn, due.id, now).await? {
+        step.set_out(conn, next_run).await?;
+        // The end of the enrolment makes it due.
+        return scheduler::put_off(conn, due.id, now + periods::ENROLS_FOR).await;
+    }
     step.decide(conn).await?;
     if let Some(part) = scheduler::due_part(conn, due.id, now).await? {
         step.make_message(conn, &part).await?;
@@ -197,7 +202,9 @@ impl CampaignStep<'_> {
         let root = parts::root(self.plan, self.due.id, at);
         let run = scheduler::begin_run(conn, self.due, at, root, decide_at, &parts).await?;
         let last_at = parts.iter().map(|part| part.due_at).max().unwrap_or(at);
-        periods::measure_run(conn, self.due.app, self.due.id, self.plan, (at, last_at)).await?;
+        // A run that was missed begins now.
+        let span = (at.max(self.now), last_at.max(self.now));
+        periods::measure_run(conn, self.due.app, self.due.id, self.plan, span).await?;
         info!(campaign = %self.due.id, run, messages = parts.len(), "a run of a campaign begins");
         Ok(())
     }

@@ -4,30 +4,38 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use sqlx::PgPool;
 use tracing::{error, warn};
 
 use super::planned;
 use crate::results;
-use bellwire_core::clock::Clock;
+use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_dispatch::idle::{AT_REST, Rest};
+use bellwire_rules::campaign::schedule::When;
+use bellwire_rules::campaign::state::CampaignState;
 use bellwire_store::measurement::enrolment::{self, Enrolment};
 use bellwire_store::measurement::periods::{self, Measurement};
-use bellwire_store::{campaigns, transactions};
+use bellwire_store::{campaigns, measurement, transactions};
 use bellwire_vault::Vault;
 
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Wait after a failure. Another replica may succeed meanwhile.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Delay of a measurement that could not be closed.
+const LATER: TimeDelta = TimeDelta::minutes(10);
 
 pub(crate) async fn measure_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     loop {
-        let wait = match measure(&pool, &vault, &clock).await {
-            Ok(()) => wait(&pool, &clock).await,
+        let (look, at_rest) = match measure(&pool, &vault, &clock).await {
+            Ok(true) => (LOOK_EVERY, wait(&pool, &clock).await),
+            Ok(false) => (AGAIN, AGAIN),
             Err(error) => {
                 warn!(%error, "results of campaigns could not be measured; it is tried again");
-                LOOK_EVERY
+                (AGAIN, AGAIN)
             }
         };
-        rest.pause(LOOK_EVERY, wait).await;
+        rest.pause(look, at_rest).await;
     }
 }
 
@@ -37,38 +45,48 @@ async fn wait(pool: &PgPool, clock: &Clock) -> Duration {
     next.map_or(AT_REST, |at| (at - clock.now()).to_std().unwrap_or_default()).clamp(LOOK_EVERY, AT_REST)
 }
 
-/// Assigns the audiences of runs to groups, and closes measurements whose time is over.
-pub async fn measure(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<()> {
-    while let Some(next) = enrolment::next(pool).await? {
-        enrol(pool, vault, &next, clock).await?;
-    }
-    while let Some(next) = periods::to_close(pool, clock.now()).await? {
-        close(pool, vault, &next, clock).await?;
-    }
-    Ok(())
-}
-
-async fn enrol(pool: &PgPool, vault: &Vault, next: &Enrolment, clock: &Clock) -> sqlx::Result<()> {
-    match planned::open(vault, next.campaign, &next.plan) {
-        Some(plan) => enrolment::enrol(pool, next, &plan, clock.now()).await?,
-        None => {
-            error!(campaign = %next.campaign, "the plan of a campaign cannot be opened; its groups are not measured")
+/// Assigns the audiences of runs to groups, and closes measurements whose time is over. One that fails delays no other. Returns whether
+/// all succeeded.
+pub async fn measure(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<bool> {
+    let mut is_well = true;
+    for next in enrolment::waiting(pool).await? {
+        if let Err(error) = enrol(pool, vault, &next, clock.now()).await {
+            warn!(%error, campaign = %next.campaign, "the audience of a campaign could not be assigned to groups; it is tried again");
+            is_well = false;
         }
     }
-    enrolment::done(pool, next).await
+    for next in periods::to_close(pool, clock.now()).await? {
+        if let Err(error) = close(pool, vault, &next, clock.now()).await {
+            warn!(%error, campaign = %next.campaign, "the result of a campaign could not be computed; it is tried again");
+            periods::put_off(pool, next.id, clock.now() + LATER).await?;
+        }
+    }
+    Ok(is_well)
 }
 
-/// Computes the final result of a measurement, and stores it.
-async fn close(pool: &PgPool, vault: &Vault, of: &Measurement, clock: &Clock) -> sqlx::Result<()> {
+async fn enrol(pool: &PgPool, vault: &Vault, next: &Enrolment, now: Timestamp) -> sqlx::Result<()> {
+    // A plan of a newer version: its server can open it.
+    let plan = planned::open(vault, next.campaign, &next.plan).ok_or(sqlx::Error::RowNotFound)?;
+    enrolment::enrol(pool, next, &plan, now).await?;
+    let mut tx = transactions::begin(pool).await?;
+    enrolment::done(&mut tx, next, now).await?;
+    tx.commit().await
+}
+
+/// Computes the final result of a measurement, and stores it. A campaign that still sends, as after a pause, is measured longer.
+async fn close(pool: &PgPool, vault: &Vault, of: &Measurement, now: Timestamp) -> sqlx::Result<()> {
     let row = campaigns::find(pool, of.app, Some(of.campaign), None).await?;
-    let plan = row.and_then(|row| planned::open(vault, row.id, &row.plan));
-    let result = match plan {
-        Some(plan) => serde_json::json!(results::read(pool, &plan, of, clock.now()).await?),
-        None => {
-            error!(campaign = %of.campaign, "the plan of a campaign cannot be opened; it has no result");
-            serde_json::json!({})
-        }
+    let plan = row.as_ref().and_then(|row| planned::open(vault, row.id, &row.plan));
+    let Some((row, plan)) = row.zip(plan) else {
+        error!(campaign = %of.campaign, "the plan of a campaign cannot be opened; its result waits");
+        return periods::put_off(pool, of.id, now + LATER).await;
     };
+    let recurs = matches!(plan.when, When::Cron(_) | When::Trigger(_));
+    if !recurs && !matches!(row.state, CampaignState::Done | CampaignState::Cancelled) {
+        let window_s = measurement::rule(pool, of.app).await?.and_then(|rule| rule.window_s);
+        return periods::put_off(pool, of.id, now + window_s.map_or(LATER, TimeDelta::seconds)).await;
+    }
+    let result = serde_json::json!(results::read(pool, &plan, of, now).await?);
     let mut tx = transactions::begin(pool).await?;
     periods::close(&mut tx, of.id, &result).await?;
     tx.commit().await

@@ -16,9 +16,10 @@ use zeroize::Zeroizing;
 use super::planned::{self, LIFE_MIN};
 use bellwire_core::clock::{Clock, Timestamp, derived_uuid_of};
 use bellwire_core::id::{CampaignId, MessageId, SubscriptionId};
+use bellwire_core::person::Person;
 use bellwire_core::template::MessageContent;
 use bellwire_dispatch::idle::{AT_REST, Rest};
-use bellwire_rules::campaign::measurement::{group_number, has_groups};
+use bellwire_rules::campaign::measurement::group_number;
 use bellwire_rules::campaign::parts;
 use bellwire_rules::campaign::plan::{Pace, Plan, PlannedMessage};
 use bellwire_rules::campaign::trigger::Cause;
@@ -145,7 +146,11 @@ impl DueStep<'_> {
     }
 
     async fn send(&self, conn: &mut PgConnection, entries: Vec<DueEntry>) -> sqlx::Result<()> {
-        self.measure(conn, &entries).await?;
+        // Those who will be excluded are included: in the control group it is not known.
+        let measured = entries.iter().map(|entry| (recipients::person(self.trigger.app, entry), self.group_of(entry)));
+        let measured: Vec<(Person, i16)> = measured.collect();
+        let (app, campaign) = (self.trigger.app, self.trigger.campaign);
+        let period = periods::at(conn, app, campaign, self.plan, (self.now, self.now)).await?;
         let mut counts = EntryCounts::default();
         let mut ended: Vec<Uuid> = Vec::new();
         let mut assigned = Vec::new();
@@ -205,17 +210,15 @@ impl DueStep<'_> {
         }
         let mut all = self.follow_up(conn, &sent).await?;
         all.insert(self.trigger.campaign, counts);
-        counts::add(conn, &all, self.now).await
+        counts::add(&mut *conn, &all, self.now).await?;
+        match period.filter(|period| period.compared) {
+            Some(period) => enrolment::add(conn, period.id, &measured, self.now).await,
+            None => Ok(()),
+        }
     }
 
-    /// Assigns people to the groups of the campaign. Those who will be excluded are included: in the control group it is not known.
-    async fn measure(&self, conn: &mut PgConnection, entries: &[DueEntry]) -> sqlx::Result<()> {
-        let (app, campaign) = (self.trigger.app, self.trigger.campaign);
-        let measurement = periods::at(conn, app, campaign, self.plan, (self.now, self.now)).await?;
-        let Some(id) = measurement.filter(|_| has_groups(self.plan)) else { return Ok(()) };
-        let group = |entry: &DueEntry| group_number(self.plan, self.position(entry));
-        let people: Vec<_> = entries.iter().map(|entry| (recipients::person(app, entry), group(entry))).collect();
-        enrolment::add(conn, id, &people, self.now).await
+    fn group_of(&self, entry: &DueEntry) -> i16 {
+        group_number(self.plan, self.position(entry))
     }
 
     fn position(&self, entry: &DueEntry) -> u16 {

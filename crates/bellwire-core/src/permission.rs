@@ -18,7 +18,7 @@ named! {
         SetAttributes = "set_attributes",
         /// Report events of their users, which may trigger campaigns.
         TrackEvents = "track_events",
-        /// Report conversions of their users, with values that nothing proves.
+        /// Report conversions of their users, with values that nothing proves. They are events, too, and may trigger campaigns.
         ReportConversions = "report_conversions",
     }
 }

@@ -212,6 +212,8 @@ impl CampaignPlan {
         let decided_by = self.test.as_ref().and_then(|test| test.by.clone());
         if let Some(name) = &decided_by {
             faults.require(is_event_name(name), "/test/by", EVENT_NAME_RULE);
+            let recurs = matches!(when, Some(When::Cron(_)));
+            faults.require(!recurs, "/test/by", "is not for recurring campaigns, whose runs are measured together");
             let measures = measurement::rule(&state.pool, app.id).await?.is_some_and(|rule| rule.window_s.is_some());
             faults.require(
                 measures,
@@ -288,6 +290,8 @@ impl CampaignPlan {
             let (name, weight) = (format!("/variants/{i}/name"), format!("/variants/{i}/weight"));
             faults.require(is_plain_text(&variant.name, 64), &name, "must be 1 to 64 characters");
             faults.require(names.insert(&variant.name), &name, "is the name of another variant");
+            let is_free = !matches!(variant.name.as_str(), "control" | "after_test");
+            faults.require(is_free, &name, "is the name of a group in results");
             faults.require((1..=1_000).contains(&variant.weight.unwrap_or(1)), &weight, "must be 1 to 1000");
             if variant.message.contains_key("to") {
                 let detail = "must not be set: variants share one audience";

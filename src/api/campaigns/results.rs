@@ -13,7 +13,7 @@ use crate::api::http::problem::Problem;
 use crate::results::{self, CampaignResult};
 use bellwire_store::measurement::periods;
 
-/// Lists what a campaign achieved, the latest period first: one for a campaign that runs once, consecutive ones of up to 90 days for
+/// Lists what a campaign achieved, the latest period first: one for a campaign that runs once, consecutive ones of up to 30 days for
 /// others. Empty before the first run, and if the app does not measure conversions when it begins.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/results", tag = "Campaigns",
     responses((status = 200, body = Page<CampaignResult>)))]

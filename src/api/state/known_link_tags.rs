@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use bellwire_core::id::MessageId;
+use bellwire_core::id::{AppId, MessageId};
 
 /// Time for which changed settings may not apply.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -25,19 +25,22 @@ pub(crate) struct LinkParameters {
 
 /// Link parameters of recent messages.
 #[derive(Default)]
-pub(crate) struct KnownLinkTags(Mutex<HashMap<MessageId, (Instant, Option<LinkParameters>)>>);
+pub(crate) struct KnownLinkTags(Mutex<HashMap<(AppId, MessageId), Known>>);
+
+/// Parameters with the time at which they were read.
+type Known = (Instant, Option<LinkParameters>);
 
 impl KnownLinkTags {
-    pub(crate) fn recall(&self, message: MessageId) -> Option<Option<LinkParameters>> {
+    pub(crate) fn recall(&self, app: AppId, message: MessageId) -> Option<Option<LinkParameters>> {
         let known = self.0.lock();
-        known.get(&message).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, known)| known.clone())
+        known.get(&(app, message)).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, known)| known.clone())
     }
 
-    pub(crate) fn remember(&self, message: MessageId, parameters: Option<LinkParameters>) {
+    pub(crate) fn remember(&self, app: AppId, message: MessageId, parameters: Option<LinkParameters>) {
         let mut known = self.0.lock();
         if known.len() >= MESSAGES_MAX {
             known.clear();
         }
-        known.insert(message, (Instant::now(), parameters));
+        known.insert((app, message), (Instant::now(), parameters));
     }
 }

@@ -26,7 +26,7 @@ use crate::api::messages::content::{self, ContentState, MessageContentResponse};
 use crate::api::subscriptions::response::SubscriptionResponse;
 use bellwire_core::clock::time_of;
 use bellwire_core::delivery::Tier;
-use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::id::{AppId, CampaignId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_store::audience::engagement_stats;
 use bellwire_store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
@@ -36,7 +36,8 @@ use bellwire_store::outcomes::receipts;
 use bellwire_store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
 use bellwire_store::queue::caps;
 use bellwire_store::queue::messages::{self, SealedMessage};
-use bellwire_store::triggers::{due, user_events};
+use bellwire_store::triggers::due;
+use bellwire_store::triggers::user_events::{self, StoredEvent};
 use bellwire_vault::ADDRESS;
 
 /// Subscriptions read per statement.
@@ -86,6 +87,12 @@ pub(crate) struct PersonEvent {
     at: DateTime<Utc>,
     /// Properties of the event. Null: none.
     properties: Option<Map<String, Value>>,
+    /// Value of a conversion. Null: none.
+    value: Option<f64>,
+    /// Currency of the value (ISO 4217).
+    currency: Option<String>,
+    /// Campaign to which a conversion is attributed. Null: none.
+    campaign: Option<CampaignId>,
 }
 
 /// Messages counted by one frequency cap.
@@ -273,7 +280,9 @@ impl Pages {
         let last = rows.last().map(|row| row.id).filter(|_| rows.len() as i64 == PAGE);
         for row in rows {
             let properties = row.properties(&self.state.vault).map_err(|_| PersonExportError::Sealed)?;
-            self.write(out, &PersonEvent { name: row.name, at: row.at, properties })?;
+            let value = row.value.map(|amount| amount as f64 / 1e4);
+            let StoredEvent { name, at, currency, campaign, .. } = row;
+            self.write(out, &PersonEvent { name, at, properties, value, currency, campaign })?;
         }
         self.at = match last {
             Some(last) => ExportPosition::Events(last),

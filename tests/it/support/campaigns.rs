@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::server::{campaigns, triggers};
+use bellwire::testkit::server::{campaigns, measuring, triggers};
 use serde_json::{Value, json};
 
 use super::app::{Reply, TestApp};
@@ -41,7 +41,11 @@ pub async fn show(app: &TestApp, slug: &str) -> Value {
 
 /// Runs the scheduler once, and the engine until it is idle.
 pub async fn run_scheduler(app: &TestApp) {
-    campaigns::advance(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
+    for _ in 0..2 {
+        campaigns::advance(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
+        // Campaigns that are measured wait for it.
+        assert!(measuring::measure(&app.pool, &app.vault, &app.clock).await.expect("the database answers"));
+    }
     triggers::send_due(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
     app.run_until_idle().await;
 }

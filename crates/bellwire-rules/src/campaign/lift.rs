@@ -105,7 +105,8 @@ pub struct Lift {
     pub effect: Effect,
     /// Relative difference of the means: 0.1 is 10 % more. `None`: too few conversions, or the control group's mean may be 0.
     pub relative: Option<Estimate>,
-    /// Total that the campaign caused in the group that was to get it. `None`: too few conversions.
+    /// Total that the campaign caused in the group that was to get it. With too few conversions its interval is too narrow. `None`: a group
+    /// is empty.
     pub additional: Option<Estimate>,
     /// Standard error of that total.
     pub standard_error: f64,
@@ -117,11 +118,16 @@ pub struct Lift {
 pub fn compare(treated: &GroupSums, control: &GroupSums, elapsed: f64) -> Lift {
     let slope = common_slope(treated, control);
     let all = treated.and(*control);
-    if treated.people < 2 || control.people < 2 || treated.converted.min(control.converted) < CONVERTED_MIN {
-        let people_needed = people_needed(&all, control, slope);
-        return Lift { effect: Effect::TooFew, relative: None, additional: None, standard_error: 0.0, people_needed };
+    if treated.people < 2 || control.people < 2 {
+        return Lift {
+            effect: Effect::TooFew,
+            relative: None,
+            additional: None,
+            standard_error: 0.0,
+            people_needed: None,
+        };
     }
-    let z = if elapsed >= 1.0 { FINAL_Z } else { EARLY_Z / elapsed.max(ELAPSED_MIN).sqrt() };
+    let z = bound(elapsed);
     let mean = |group: &GroupSums| group.y / group.n() - slope * (group.x / group.n() - all.x / all.n());
     let (mean_t, mean_c) = (mean(treated), mean(control));
     let (variance_t, variance_c) = (treated.variance(slope) / treated.n(), control.variance(slope) / control.n());
@@ -130,28 +136,34 @@ pub fn compare(treated: &GroupSums, control: &GroupSums, elapsed: f64) -> Lift {
     let additional =
         Estimate { low: total(difference - z * error), value: total(difference), high: total(difference + z * error) };
     let effect = match additional {
+        _ if treated.converted.min(control.converted) < CONVERTED_MIN => Effect::TooFew,
         Estimate { low, .. } if low > 0.0 => Effect::More,
         Estimate { high, .. } if high < 0.0 => Effect::Fewer,
         _ => Effect::None,
     };
     Lift {
         effect,
-        relative: relative((mean_t, variance_t), (mean_c, variance_c), z),
+        relative: relative((mean_t, variance_t), (mean_c, variance_c), z).filter(|_| effect != Effect::TooFew),
         additional: Some(additional),
         standard_error: total(error),
-        people_needed: people_needed(&all, control, slope).filter(|_| effect == Effect::None),
+        people_needed: people_needed(&all, control, slope).filter(|_| matches!(effect, Effect::None | Effect::TooFew)),
     }
 }
 
-/// Adds estimates of independent campaigns. `None`: there are none.
-pub fn sum(estimates: impl Iterator<Item = (f64, f64)>) -> Option<Estimate> {
+/// Returns the half width of an interval in standard errors, after this share of the time.
+fn bound(elapsed: f64) -> f64 {
+    if elapsed >= 1.0 { FINAL_Z } else { EARLY_Z / elapsed.max(ELAPSED_MIN).sqrt() }
+}
+
+/// Adds estimates of independent campaigns, each with its standard error. `elapsed`: smallest share of the time. `None`: there are none.
+pub fn sum(estimates: impl Iterator<Item = (f64, f64)>, elapsed: f64) -> Option<Estimate> {
     let (mut value, mut variance, mut n) = (0.0, 0.0, 0);
     for (estimate, standard_error) in estimates {
         value += estimate;
         variance += standard_error * standard_error;
         n += 1;
     }
-    let half = FINAL_Z * f64::sqrt(variance);
+    let half = bound(elapsed) * f64::sqrt(variance);
     (n > 0).then_some(Estimate { low: value - half, value, high: value + half })
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lift::{Effect, Lift};
 use super::parts::{CampaignGroup, group_at, variant_at};
-use super::plan::Plan;
+use super::plan::{Otherwise, Pace, Plan};
 use super::schedule::When;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
@@ -72,7 +72,7 @@ impl LinkTags {
 }
 
 /// Maximum time over which a recurring or triggered campaign is measured at once.
-const PERIOD_MAX: TimeDelta = TimeDelta::days(90);
+const PERIOD_MAX: TimeDelta = TimeDelta::days(30);
 
 /// Returns the time at which the measurement of a campaign that begins now ends: the window after its last message. `last_at`: due time
 /// of the last message of its run.
@@ -82,7 +82,11 @@ pub fn closes_at(plan: &Plan, window_s: i64, began_at: Timestamp, last_at: Times
         When::Cron(_) | When::Trigger(_) => {
             plan.expires_at.map_or(began_at + PERIOD_MAX, |end| (end + window).min(began_at + PERIOD_MAX))
         }
-        _ => last_at + TimeDelta::seconds(plan.test.map_or(0, |test| test.after_s)) + window,
+        _ => {
+            let paced_s = if let Some(Pace::SpreadOver(seconds)) = plan.pace { i64::from(seconds) } else { 0 };
+            let test_s = plan.test.map_or(0, |test| test.after_s);
+            last_at + TimeDelta::seconds(paced_s + test_s) + window
+        }
     }
 }
 
@@ -90,6 +94,12 @@ pub fn closes_at(plan: &Plan, window_s: i64, began_at: Timestamp, last_at: Times
 pub const CONTROL: i16 = -1;
 /// Number of the people who get the winner of an A/B test.
 pub const AFTER_TEST: i16 = 100;
+
+/// Whether people of a group are to get the campaign. After a test that ends without a winner, the rest may get nothing.
+pub fn is_treated(plan: &Plan, part: i16) -> bool {
+    let may_stop = plan.test.is_some_and(|test| test.otherwise == Otherwise::Stop);
+    part != CONTROL && !(part == AFTER_TEST && may_stop)
+}
 
 /// Whether a campaign divides its audience into groups that can be compared.
 pub fn has_groups(plan: &Plan) -> bool {

@@ -7,6 +7,7 @@ use chrono::TimeDelta;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use crate::audience::user_shards;
 use crate::connections::engine;
 use crate::triggers::user_events::{self, EventSubject, NewEvent};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
@@ -17,9 +18,9 @@ use bellwire_rules::campaign::measurement::{Attribution, MeasurementRule, TouchK
 use bellwire_vault::Vault;
 
 /// Maximum browsers of a user whose receipts count.
-const BROWSERS_MAX: i64 = 50;
-/// Maximum time from a message to a receipt that counts. Older partitions are not read.
-const RECEIPT_AFTER_MAX: TimeDelta = TimeDelta::days(2);
+const BROWSERS_MAX: usize = 50;
+/// Maximum time from a message to a receipt that counts: the maximum time to live. Older partitions are not read.
+const RECEIPT_AFTER_MAX: TimeDelta = TimeDelta::days(28);
 
 /// A conversion as a site reports it.
 #[derive(Debug, Clone)]
@@ -91,36 +92,68 @@ struct ReceiptBrowser {
     since: Timestamp,
 }
 
-/// Returns the browsers of each conversion: all of its user, or the one that it names with its predecessor.
+/// Returns the browsers of each conversion: that which it names with its predecessors, and those of its user.
 async fn browsers(
     conn: &mut PgConnection, app: AppId, new: &[(&NewConversion, Person)],
 ) -> sqlx::Result<HashMap<Uuid, Vec<ReceiptBrowser>>> {
-    let user = |it: &NewConversion| match &it.event.subject {
-        EventSubject::User(user) => Some(user.clone()),
-        EventSubject::Browser(_) => None,
-    };
-    let browser = |it: &NewConversion| match it.event.subject {
-        EventSubject::Browser(id) => Some(id.0),
-        EventSubject::User(_) => None,
-    };
-    let rows = fetch_all!(
-        conn,
-        r#"/* browsers_of_conversions */ SELECT t.event AS "event!", s.id AS "id!: SubscriptionId", s.origin_id AS "origin!", s.user_left_at
-           FROM unnest($2::uuid[], $3::text[], $4::uuid[]) AS t (event, user_id, browser)
-             CROSS JOIN LATERAL (
-               (SELECT id, origin_id, user_left_at FROM subscriptions WHERE app = $1 AND user_id = t.user_id
-                ORDER BY id DESC LIMIT $5)
-               UNION ALL SELECT id, origin_id, user_left_at FROM subscriptions WHERE app = $1 AND id = t.browser
-               UNION ALL SELECT id, origin_id, user_left_at FROM subscriptions WHERE app = $1 AND replaced_by = t.browser) s"#,
-        (app.0),
-        new,
-        |it| (it.0.event.id, user(it.0), browser(it.0)),
-        (BROWSERS_MAX)
-    )?;
+    let mut users: Vec<(Uuid, String)> = Vec::new();
+    let mut named: Vec<(Uuid, SubscriptionId)> = Vec::new();
+    for (it, _) in new {
+        match &it.event.subject {
+            EventSubject::User(user) => users.push((it.event.id, user.clone())),
+            EventSubject::Browser(id) => named.push((it.event.id, *id)),
+        }
+    }
     let mut browsers = HashMap::<Uuid, Vec<ReceiptBrowser>>::new();
-    for row in rows {
-        let since = row.user_left_at.unwrap_or(Timestamp::UNIX_EPOCH);
-        browsers.entry(row.event).or_default().push(ReceiptBrowser { id: row.id, origin: row.origin, since });
+    let mut add = |event, id, origin, left_at: Option<Timestamp>| {
+        let since = left_at.unwrap_or(Timestamp::UNIX_EPOCH);
+        let all = browsers.entry(event).or_default();
+        if all.len() < BROWSERS_MAX && all.iter().all(|browser: &ReceiptBrowser| browser.id != id) {
+            all.push(ReceiptBrowser { id, origin, since });
+        }
+    };
+    if !named.is_empty() {
+        let ids: Vec<SubscriptionId> = named.iter().map(|(_, id)| *id).collect();
+        let rows = fetch_all!(
+            &mut *conn,
+            r#"SELECT t.event AS "event!", s.id AS "id: SubscriptionId", s.origin_id, s.user_id, s.user_left_at
+               FROM unnest($2::uuid[], $3::smallint[], $4::uuid[]) AS t (event, shard, id)
+                 JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
+               WHERE s.app = $1 AND s.shard = ANY ($5)"#,
+            (app.0),
+            named,
+            |(event, id)| (*event, id.shard(), id.0),
+            (&engine::shards_of(&ids))
+        )?;
+        for row in rows {
+            add(row.event, row.id, row.origin_id, row.user_left_at);
+            users.extend(row.user_id.map(|user| (row.event, user)));
+        }
+        let rows = fetch_all!(
+            &mut *conn,
+            r#"SELECT t.event AS "event!", s.id AS "id: SubscriptionId", s.origin_id, s.user_left_at
+               FROM unnest($2::uuid[], $3::uuid[]) AS t (event, id) JOIN subscriptions s ON s.replaced_by = t.id
+               WHERE s.app = $1"#,
+            (app.0),
+            named,
+            |(event, id)| (*event, id.0)
+        )?;
+        rows.into_iter().for_each(|row| add(row.event, row.id, row.origin_id, row.user_left_at));
+    }
+    if !users.is_empty() {
+        let names: Vec<String> = users.iter().map(|(_, user)| user.clone()).collect();
+        let shards = user_shards::of(&mut *conn, app, Some(&names)).await?;
+        let rows = fetch_all!(
+            conn,
+            r#"SELECT t.event AS "event!", s.id AS "id: SubscriptionId", s.origin_id, s.user_left_at
+               FROM unnest($2::uuid[], $3::text[]) AS t (event, user_id) JOIN subscriptions s ON s.app = $1 AND s.user_id = t.user_id
+               WHERE $4::smallint[] IS NULL OR s.shard = ANY ($4) ORDER BY s.id DESC"#,
+            (app.0),
+            users,
+            |(event, user)| (*event, user.clone()),
+            (shards.as_deref())
+        )?;
+        rows.into_iter().for_each(|row| add(row.event, row.id, row.origin_id, row.user_left_at));
     }
     Ok(browsers)
 }
@@ -140,8 +173,7 @@ async fn touches(
     let of = |it: &NewConversion| browsers.get(&it.event.id).into_iter().flatten();
     let receipts: Vec<(&NewConversion, &ReceiptBrowser)> =
         new.iter().flat_map(|(it, _)| of(it).map(move |browser| (*it, browser))).collect();
-    let first = new.iter().map(|(it, _)| it.event.at).min();
-    let Some((first, window_s)) = first.zip(rule.window_s) else { return Ok(HashMap::new()) };
+    let Some(window_s) = rule.window_s else { return Ok(HashMap::new()) };
     let window = TimeDelta::seconds(window_s);
     let kinds = match rule.after {
         TouchKind::Displayed => vec![ReceiptKind::Displayed.code(), ReceiptKind::Clicked.code()],
@@ -152,16 +184,22 @@ async fn touches(
     let rows = fetch_all!(
         conn,
         r#"/* touches_of_conversions */ SELECT DISTINCT ON (t.event) t.event AS "event!", m.id AS "message!", m.campaign AS "campaign!", m.variant
-           FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS t (event, subscription, since, at)
+           FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::uuid[]) AS t (event, subscription, since, at, first)
              CROSS JOIN LATERAL (
                SELECT r.message, r.at FROM receipts r
-               WHERE r.subscription = t.subscription AND r.kind IN (1, 2) AND r.kind = ANY ($5) AND r.message >= $6
+               WHERE r.subscription = t.subscription AND r.kind IN (1, 2) AND r.kind = ANY ($6) AND r.message >= t.first
                  AND r.at >= t.since AND r.at <= t.at AND ($7::smallint[] IS NULL OR r.shard = ANY ($7))) r
              JOIN messages m ON m.id = r.message AND m.campaign IS NOT NULL
            ORDER BY t.event, CASE WHEN $8 THEN r.at END, r.at DESC"#,
         receipts,
-        |it| (it.0.event.id, it.1.id.0, it.1.since.max(it.0.event.at - window), it.0.event.at),
-        (&kinds, first_uuid_of(first - window - RECEIPT_AFTER_MAX), shards.as_deref()),
+        |it| (
+            it.0.event.id,
+            it.1.id.0,
+            it.1.since.max(it.0.event.at - window),
+            it.0.event.at,
+            first_uuid_of(it.0.event.at - window - RECEIPT_AFTER_MAX)
+        ),
+        (&kinds, shards.as_deref()),
         (rule.attribution == Attribution::First)
     )?;
     let touch = |message, campaign, variant| Touch { message, campaign, variant };

@@ -11,6 +11,7 @@ use crate::audience::reach::narrowed;
 use crate::audience::segment_filter::Judge;
 use crate::audience::{audience_counts, topics};
 use crate::connections::engine;
+use crate::triggers::waits::lock_everyone;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, LaneId, SubscriptionId};
 use bellwire_core::person::Person;
@@ -20,7 +21,7 @@ use bellwire_rules::campaign::plan::{CampaignAudience, Plan, WHOLE};
 use bellwire_segment::{AudienceFilter, Portion};
 
 /// Candidates that one transaction assigns.
-const AT_ONCE: usize = 5_000;
+const AT_ONCE: usize = 2_000;
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 20_000;
 
@@ -35,18 +36,20 @@ pub struct Enrolment {
     pub at: Timestamp,
 }
 
-pub async fn next(pool: &PgPool) -> sqlx::Result<Option<Enrolment>> {
-    fetch_optional!(
+/// Returns the runs whose audiences are to be assigned to groups, up to 100.
+pub async fn waiting(pool: &PgPool) -> sqlx::Result<Vec<Enrolment>> {
+    fetch_all!(
         pool,
         Enrolment,
         r#"SELECT m.id AS measurement, c.id AS "campaign: CampaignId", m.app AS "app: AppId", c.plan, m.enrol_at AS "at!"
-           FROM measurements m JOIN campaigns c ON c.id = m.campaign WHERE m.enrol_at IS NOT NULL ORDER BY m.enrol_at LIMIT 1"#
+           FROM measurements m JOIN campaigns c ON c.id = m.campaign WHERE m.enrol_at IS NOT NULL ORDER BY m.enrol_at LIMIT 100"#
     )
 }
 
-/// Records that a run's audience is assigned, unless another run has begun meanwhile.
-pub async fn done(pool: &PgPool, of: &Enrolment) -> sqlx::Result<()> {
-    execute!(pool, "UPDATE measurements SET enrol_at = NULL WHERE id = $1 AND enrol_at = $2", (of.measurement, of.at))
+/// Records that a run's audience is assigned, and has its messages made, unless another run has begun meanwhile.
+pub async fn done(conn: &mut PgConnection, of: &Enrolment, now: Timestamp) -> sqlx::Result<()> {
+    execute!(&mut *conn, "UPDATE campaigns SET next_at = $2 WHERE id = $1 AND next_at > $2", (of.campaign.0, now))?;
+    execute!(conn, "UPDATE measurements SET enrol_at = NULL WHERE id = $1 AND enrol_at = $2", (of.measurement, of.at))
 }
 
 /// Assigns the audience of a run to groups. It has the people of all variants and the control group, whether or not they get a
@@ -88,15 +91,17 @@ async fn stretch_of_lane(
     let judge = Judge::new(conn, of.app, filter, &[stretch.lane], now).await?.assigned_at(Some(of.at));
     let salt = of.campaign.to_string();
     loop {
-        let rows = candidates::next(conn, &stretch, &judge.needs, AT_ONCE, now).await?;
-        let judged = judge.judge(conn, &rows).await?;
+        let mut tx = conn.begin().await?;
+        // An erasure comes before or after all of it.
+        lock_everyone(&mut tx, of.app).await?;
+        let rows = candidates::next(&mut tx, &stretch, &judge.needs, AT_ONCE, now).await?;
+        let judged = judge.judge(&mut tx, &rows).await?;
         let taken = rows.iter().zip(&judged).filter(|(_, (_, verdict))| verdict.is_taken());
         let people = taken.filter_map(|(row, _)| {
             let position = row.position(&salt, Some(of.at));
             Some((row.person(of.app, Some(of.at))?, group_number(plan, position)))
         });
         let people: Vec<(Person, i16)> = people.collect();
-        let mut tx = conn.begin().await?;
         add(&mut tx, of.measurement, &people, of.at).await?;
         tx.commit().await?;
         stretch.after = judged.last().map_or(stretch.after, |(id, _)| *id);
@@ -147,8 +152,10 @@ pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, person: Person) 
         "WITH gone AS (
            DELETE FROM measured_people p USING measurements m
            WHERE m.app = $1 AND m.result IS NULL AND p.measurement = m.id AND p.person = $2 RETURNING p.measurement, p.part)
-         UPDATE measured_groups g SET people = g.people - 1 FROM gone
-         WHERE g.measurement = gone.measurement AND g.part = gone.part",
+         UPDATE measured_groups g SET people = g.people - 1
+         FROM (SELECT g.measurement, g.part FROM gone JOIN measured_groups g USING (measurement, part)
+               ORDER BY measurement, part FOR UPDATE OF g) locked
+         WHERE g.measurement = locked.measurement AND g.part = locked.part",
         (app.0, person.id())
     )
 }

@@ -108,7 +108,6 @@ pub async fn clear_events(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64>
 pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, of: Person, now: Timestamp) -> sqlx::Result<()> {
     let person: Uuid = of.id();
     lock_people(&mut *conn, app, std::iter::once(person)).await?;
-    enrolment::forget(&mut *conn, app, of).await?;
     let rows = fetch_all!(
         &mut *conn,
         r#"WITH events AS (DELETE FROM user_events WHERE app = $1 AND person = $2 RETURNING id),
@@ -121,5 +120,6 @@ pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, of: Person, now:
     for row in rows.iter().filter(|row| row.waits) {
         cancelled.entry(row.campaign).or_default().cancelled += 1;
     }
-    counts::add(conn, &cancelled, now).await
+    counts::add(&mut *conn, &cancelled, now).await?;
+    enrolment::forget(conn, app, of).await
 }

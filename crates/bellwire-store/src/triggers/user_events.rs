@@ -11,7 +11,7 @@ use crate::audience::subscriptions::row::lock_in_order;
 use crate::audience::user_shards;
 use crate::connections::engine::{shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_core::id::{AppId, CampaignId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_rules::campaign::trigger::Cause;
 use bellwire_vault::{PROPERTIES, Unopenable, Vault};
@@ -191,6 +191,11 @@ pub struct StoredEvent {
     pub name: String,
     pub at: Timestamp,
     properties: Option<Vec<u8>>,
+    /// Value of a conversion, in ten-thousandths of the currency.
+    pub value: Option<i64>,
+    pub currency: Option<String>,
+    /// Campaign to which the conversion is attributed.
+    pub campaign: Option<CampaignId>,
 }
 
 impl StoredEvent {
@@ -207,9 +212,10 @@ pub async fn of_people(
     fetch_all!(
         pool,
         StoredEvent,
-        r#"SELECT e.id, e.name, e.at, e.properties
+        r#"SELECT e.id, e.name, e.at, e.properties, c.value AS "value?", c.currency AS "currency?", c.campaign AS "campaign?: CampaignId"
            FROM unnest($2::uuid[], $3::timestamptz[]) AS p (id, since)
              JOIN user_events e ON e.app = $1 AND e.person = p.id AND e.at >= p.since
+             LEFT JOIN conversions c ON c.event = e.id
            WHERE e.id > $4 ORDER BY e.id LIMIT $5"#,
         (app.0),
         people,

@@ -9,7 +9,15 @@ use bellwire_core::id::{AppId, CampaignId};
 
 /// Waits until no other transaction changes entries of these people. Held to the end of the transaction.
 pub async fn lock_people(conn: &mut PgConnection, app: AppId, people: impl Iterator<Item = Uuid>) -> sqlx::Result<()> {
-    let parts: BTreeSet<i32> = people.map(|id| i32::from(id.as_bytes()[15] & 0x3f)).collect();
+    lock_parts(conn, app, people.map(|id| i32::from(id.as_bytes()[15] & 0x3f)).collect()).await
+}
+
+/// Does so for all people of an app.
+pub(crate) async fn lock_everyone(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
+    lock_parts(conn, app, (0..64).collect()).await
+}
+
+async fn lock_parts(conn: &mut PgConnection, app: AppId, parts: BTreeSet<i32>) -> sqlx::Result<()> {
     fetch_all!(
         conn,
         "SELECT FROM unnest($2::integer[]) AS part,

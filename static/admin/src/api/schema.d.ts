@@ -458,7 +458,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists what a campaign achieved, the latest period first: one for a campaign that runs once, consecutive ones of up to 90 days for others.
+         * Lists what a campaign achieved, the latest period first: one for a campaign that runs once, consecutive ones of up to 30 days for others.
          * @description Empty before the first run, and if the app does not measure conversions when it begins.
          *
          *     Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
@@ -6268,7 +6268,7 @@ export interface components {
         /** @description Difference between the people who were to get a campaign and its control group. */
         LiftResult: {
             additional?: components["schemas"]["Interval"] | null;
-            /** @description Whether an effect is shown. Of 20 campaigns without one, at most one shows it, however often the result is looked at. */
+            /** @description Whether an effect is shown. Of 20 campaigns without one, at most one shows it for a kind, however often the result is looked at. */
             effect: components["schemas"]["LiftEffect"];
             /**
              * Format: int64
@@ -7135,12 +7135,20 @@ export interface components {
              * @description Time of the event.
              */
             at: string;
+            campaign?: components["schemas"]["CampaignId"] | null;
+            /** @description Currency of the value (ISO 4217). */
+            currency?: string | null;
             /** @description Kind of event. */
             name: string;
             /** @description Properties of the event. Null: none. */
             properties?: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * Format: double
+             * @description Value of a conversion. Null: none.
+             */
+            value?: number | null;
         };
         /** @description All stored data of a person. */
         PersonExport: components["schemas"]["PersonHead"] & {
@@ -22700,10 +22708,13 @@ export interface operations {
                      *       "events": [
                      *         {
                      *           "at": "2026-12-01T09:00:00Z",
+                     *           "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "currency": "…",
                      *           "name": "news",
                      *           "properties": {
                      *             "plan": null
-                     *           }
+                     *           },
+                     *           "value": 0.5
                      *         }
                      *       ],
                      *       "exported_at": "2026-12-01T09:00:00Z",

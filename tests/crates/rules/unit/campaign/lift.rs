@@ -156,7 +156,7 @@ fn a_large_effect_is_found_with_its_sign() {
 fn without_conversions_nothing_is_claimed() {
     let empty = GroupSums { people: 1_000, ..GroupSums::default() };
     let lift = compare(&empty, &empty, 1.0);
-    assert_eq!((lift.effect, lift.relative, lift.additional), (Effect::TooFew, None, None));
+    assert_eq!((lift.effect, lift.relative, lift.additional.map(|it| it.value)), (Effect::TooFew, None, Some(0.0)));
     assert_eq!(lift.people_needed, None, "a rate of 0 tells nothing");
     let nothing = compare(&GroupSums::default(), &GroupSums::default(), 1.0);
     assert_eq!(nothing.effect, Effect::TooFew);
@@ -179,7 +179,7 @@ fn missing_people_would_suffice() {
 
 #[test]
 fn sums_add_squares_of_errors() {
-    let sum = sum([(10.0, 3.0), (20.0, 4.0)].into_iter()).expect("two");
+    let sum = sum([(10.0, 3.0), (20.0, 4.0)].into_iter(), 1.0).expect("two");
     assert_eq!((sum.low, sum.value, sum.high), (20.0, 30.0, 40.0));
-    assert_eq!(super::sum(std::iter::empty()), None);
+    assert_eq!(super::sum(std::iter::empty(), 1.0), None);
 }

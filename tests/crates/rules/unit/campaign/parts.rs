@@ -31,7 +31,17 @@ fn plan(weights: &[u16], holdout: u16, test: Option<Test>) -> Plan {
         body: body.clone(),
     });
     let variants = variants.collect();
-    Plan { variants, when: When::Now, pace: None, test, holdout, expires_at: None, follows: None }
+    Plan {
+        variants,
+        when: When::Now,
+        pace: None,
+        test,
+        holdout,
+        expires_at: None,
+        follows: None,
+        decided_by: None,
+        link_parameters: std::collections::BTreeMap::new(),
+    }
 }
 
 fn shares_of(parts: &[CampaignPart]) -> Vec<(usize, u16, u16)> {
