@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/measurement`: how the results of campaigns are measured, and `/v1/apps/{app}/results`: what all of them achieved.
+//! `/v1/apps/{app}/measurement`: settings of the measurement, and `/v1/apps/{app}/results`: the results of all campaigns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ const HOSTS_MAX: usize = 50;
 const CAMPAIGNS_MAX: i64 = 200;
 const HOST_RULE: &str = "must be a host such as `shop.example`, or `*.shop.example` for its subdomains, without a port";
 
-/// How an app measures what its campaigns achieve.
+/// Settings by which an app measures its campaigns.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MeasurementSettings {

@@ -417,7 +417,7 @@ async fn control_share_measures_the_sunset_rule() {
     sqlx::query(ignoring).execute(&app.pool).await.unwrap();
     let variants = json!([
         {"name": "ruled", "message": {"sunset": {"unclicked": 10, "welcome": "0d"}}},
-        {"name": "control", "message": {}},
+        {"name": "unruled", "message": {}},
     ]);
     start(&app, "measured", json!({"variants": variants, "holdout": 0.1})).await.ok(200);
     go(&app).await;
@@ -429,19 +429,19 @@ async fn control_share_measures_the_sunset_rule() {
         WHERE NOT EXISTS (SELECT FROM habits h WHERE h.person = them.origin_id) GROUP BY message";
     sqlx::query(clicked).execute(&app.pool).await.unwrap();
     let campaign = app.get("/v1/apps/shop/campaigns/measured").await;
-    let [ruled, control] = [0, 1].map(|place| campaign["progress"]["variants"][place].clone());
+    let [ruled, unruled] = [0, 1].map(|place| campaign["progress"]["variants"][place].clone());
     let n = |of: &Value, at: &str| of.pointer(at).and_then(Value::as_i64).unwrap_or_else(|| panic!("{at} {of}"));
-    assert_eq!(n(&control, "/counts/sunset"), 0);
+    assert_eq!(n(&unruled, "/counts/sunset"), 0);
     let (spared, sent) = (n(&ruled, "/counts/sunset"), n(&ruled, "/counts/accepted"));
     assert!((50..=130).contains(&spared) && (50..=130).contains(&sent), "about half: {spared} of {sent}");
     assert_eq!(n(&ruled, "/reports/clicked"), sent, "all whom it was sent to click");
-    let (all, clicks) = (n(&control, "/counts/accepted"), n(&control, "/reports/clicked"));
+    let (all, clicks) = (n(&unruled, "/counts/accepted"), n(&unruled, "/reports/clicked"));
     assert!(
         clicks < all && (50..=130).contains(&clicks),
         "as many clicks as with the rule, give or take chance: {clicks} of {all}"
     );
     assert_eq!(n(&campaign, "/progress/total/sunset"), spared);
-    assert!(spared + sent + all < 400, "somebody is held out of both");
+    assert!(spared + sent + all < 400, "people are held out of both");
     app.finish().await;
 }
 

@@ -1,4 +1,4 @@
-//! What campaigns achieve: conversions that a site reports, to which campaign they are attributed, and what a control group shows.
+//! Results of campaigns: conversions that a site reports, to which campaign they are attributed, and what a control group shows.
 
 mod attribution;
 mod groups;

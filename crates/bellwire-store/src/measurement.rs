@@ -1,4 +1,4 @@
-//! What campaigns achieved: [`conversions`] that sites report, the [`periods`] in which they count, the people who are compared
+//! Results of campaigns: [`conversions`] that sites report, the [`periods`] in which they count, the people who are compared
 //! ([`enrolment`]), and the [`figures`] of both.
 
 pub mod conversions;

@@ -21,7 +21,7 @@ use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::permission::BrowserRight;
 use bellwire_core::request_time;
 use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
-use bellwire_store::audience::aliases;
+use bellwire_store::audience::{aliases, registration};
 use bellwire_store::measurement::conversions::{self, Money, NewConversion};
 use bellwire_store::operations::retrying::retrying;
 use bellwire_store::triggers::user_events::{self, EventSubject, NewEvent};
@@ -189,7 +189,7 @@ pub(crate) async fn track(
     of_browser(&client, &state, id, event, BrowserReport::Event).await
 }
 
-/// What a browser reports with an event.
+/// Kind of an event that a browser reports.
 pub(super) enum BrowserReport {
     Event,
     /// A conversion, with its value.
@@ -217,10 +217,10 @@ pub(super) async fn of_browser(
         return Err(Problem::forbidden(detail));
     }
     let (app, now, id_of_event) = (client.app.id, state.clock.now(), state.clock.uuid());
-    let new = |browser: SubscriptionId| NewEvent {
+    let new = |browser: SubscriptionId, origin: SubscriptionId| NewEvent {
         id: id_of_event,
-        // Ids of browsers never meet those of the site's servers.
-        event: event.id.as_ref().map_or_else(|| id_of_event.to_string(), |own| format!("{}.{own}", browser.0.simple())),
+        // Ids of browsers never meet those of the site's servers. The origin stays when the subscription is replaced.
+        event: event.id.as_ref().map_or_else(|| id_of_event.to_string(), |own| format!("{}.{own}", origin.0.simple())),
         name: event.name.clone(),
         at: now,
         subject: EventSubject::Browser(browser),
@@ -234,7 +234,8 @@ pub(super) async fn of_browser(
         if !row.state.lives() {
             return Ok(Some(false));
         }
-        let event = new(row.id);
+        let origin = registration::origin_of(&mut tx, row.id).await?.unwrap_or(row.id);
+        let event = new(row.id, origin);
         match &report {
             BrowserReport::Event => user_events::record(&mut tx, &state.vault, app, &[event], now).await.map(drop)?,
             BrowserReport::Conversion(value) => {

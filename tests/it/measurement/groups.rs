@@ -108,7 +108,7 @@ async fn people_of_triggers_are_compared_when_due() {
     let events: Vec<Value> =
         people[..20].iter().map(|it| json!({"name": "cart_added", "subscription": it.id})).collect();
     app.call(Method::POST, "/v1/apps/shop/events", json!({"events": events})).await.ok(200);
-    assert_eq!(result(&app, "reminder").await, Value::Null, "nobody was to get it yet");
+    assert_eq!(result(&app, "reminder").await, Value::Null, "no one was to get it yet");
     advance(&app, 30 * MINUTE).await;
     let n = people.iter().filter(|it| got(&app, it)).count() as i64;
     let expected = [("control".to_owned(), 20 - n), (String::new(), n)];

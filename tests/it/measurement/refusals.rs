@@ -91,6 +91,12 @@ async fn browsers_need_permission_to_convert() {
     }
     let sum = "SELECT sum(value)::bigint FROM conversions";
     assert_eq!(scalar(&api.pool, sum).await, 499_000, "repeated, but counted once");
+    let replaces = json!({"replaces": {"id": made["id"], "token": made["token"]}});
+    let renewed = registration(&fcm("ann-again"), replaces);
+    let renewed = api.browse(Method::POST, "/subscriptions", None, Some(renewed)).await.ok(201);
+    let of_renewed = format!("/subscriptions/{}/conversions", renewed["id"].as_str().unwrap());
+    api.browse(Method::POST, &of_renewed, renewed["token"].as_str(), Some(order.clone())).await.ok(204);
+    assert_eq!(scalar(&api.pool, sum).await, 499_000, "the same browser repeats it after a replacement");
     assert_eq!(pointers(&convert(json!({"name": "order", "value": 1})).await.ok(422)), ["/currency"]);
     assert_eq!(api.browse(Method::POST, &path, None, Some(order)).await.status, 401);
 }

@@ -417,7 +417,8 @@ async fn insert(
     Ok(added.contains(&id).then_some(row))
 }
 
-async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {
+/// Returns the first subscription of a browser, which stays the same when the subscription is replaced.
+pub async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {
     fetch_optional!(
         conn,
         scalar,

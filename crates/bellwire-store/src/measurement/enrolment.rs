@@ -56,7 +56,7 @@ pub async fn done(conn: &mut PgConnection, of: &Enrolment, now: Timestamp) -> sq
 /// message.
 pub async fn enrol(pool: &PgPool, of: &Enrolment, plan: &Plan, now: Timestamp) -> sqlx::Result<()> {
     let Some(body) = plan.variants.first().map(|variant| &variant.body) else { return Ok(()) };
-    // An unreadable filter was refused when the messages were made, so that there is nobody to compare.
+    // An unreadable filter was refused when the messages were made, so that there are no people to compare.
     let Some(filter) = parts::filter(plan, of.campaign, body, &Narrow::default()) else { return Ok(()) };
     let mut filter = filter.unwrap_or_default();
     filter.sunset = None; // who is left out by clicks depends on the campaign itself

@@ -6405,7 +6405,7 @@ export interface components {
              */
             since: string;
         };
-        /** @description How an app measures what its campaigns achieve. */
+        /** @description Settings by which an app measures its campaigns. */
         MeasurementSettings: {
             /** @description Receipt that begins the window. */
             after?: components["schemas"]["TouchKind"];

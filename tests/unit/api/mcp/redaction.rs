@@ -8,7 +8,7 @@ use super::super::tools::{TOOLS, responses};
 use super::*;
 
 /// Members that sound like a secret and are none.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 15] = [
     "application_server_key",
     "collapse_key",
     "endpoint_origin",
@@ -16,6 +16,8 @@ const HARMLESS: [&str; 13] = [
     "idempotency_key",
     "key",
     "key_is_active",
+    "link_parameters",
+    "link_tags",
     "links",
     "public_key",
     "retry_token_failures",
