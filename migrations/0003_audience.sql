@@ -29,6 +29,8 @@ CREATE TABLE subscriptions (
     -- Time at which it stopped being active.
     ended_at         timestamptz CHECK ((state = 'active') = (ended_at IS NULL)),
     policy           jsonb,       -- delivery policy of the subscription, as written; null: none
+    -- Until then only transactional messages are sent, as the person wishes; infinity: always; null: all are sent.
+    muted_until      timestamptz,
     -- Refusals in a row while not proven; a refused key counts five.
     refusals         smallint    NOT NULL DEFAULT 0 CHECK (refusals >= 0),
     -- Last time that a user left it: what was addressed to the user, or to it, until then is not sent.
@@ -352,3 +354,44 @@ COMMENT ON TABLE diagnoses IS
     'Reports of browsers on why notifications do not arrive. Kept for 7 days, at most 10 for each subscription.';
 CREATE INDEX diagnoses_by_subscription ON diagnoses (subscription, created_at);
 CREATE INDEX diagnoses_by_time ON diagnoses (created_at);
+
+CREATE TABLE opt_in_counts (
+    app       uuid   NOT NULL, -- owner
+    day       date   NOT NULL, -- day of the steps, in UTC
+    page      text   NOT NULL, -- path of the page; empty: other pages
+    layout    text   NOT NULL, -- form of the prompt, or `preferences`
+    variant   text   NOT NULL, -- variant of the prompt; empty: none
+    browser   text   NOT NULL, -- opt_in::BrowserFamily
+    shown     bigint NOT NULL, -- opt_in::OptInStep, like the next eight
+    guided    bigint NOT NULL, -- a guide instead of the prompt
+    accepted  bigint NOT NULL, -- a yes
+    later     bigint NOT NULL, -- "not now"
+    no        bigint NOT NULL, -- a no
+    asked     bigint NOT NULL, -- the browser's own prompt
+    granted   bigint NOT NULL, -- subscribed
+    denied    bigint NOT NULL, -- refused in the browser's own prompt
+    dismissed bigint NOT NULL, -- closed the browser's own prompt
+    due_7     bigint NOT NULL DEFAULT 0, -- those granted whose seventh day is over
+    kept_7    bigint NOT NULL DEFAULT 0, -- those of them who were still subscribed
+    due_30    bigint NOT NULL DEFAULT 0, -- those granted whose thirtieth day is over
+    kept_30   bigint NOT NULL DEFAULT 0, -- those of them who were still subscribed
+    PRIMARY KEY (app, day, page, layout, variant, browser)
+);
+COMMENT ON TABLE opt_in_counts IS
+    'Steps from visitors to subscribers, as browsers report them: counts without ids. At most 200 pages a day.';
+
+CREATE TABLE opt_in_subscribers (
+    subscription uuid        PRIMARY KEY, -- the subscription
+    app          uuid        NOT NULL, -- owner
+    day          date        NOT NULL, -- with the next four: the row of opt_in_counts
+    page         text        NOT NULL, -- the page
+    layout       text        NOT NULL, -- form of the prompt
+    variant      text        NOT NULL, -- variant of the prompt
+    browser      text        NOT NULL, -- family of the browser
+    granted_at   timestamptz NOT NULL, -- time of the subscription
+    check_at     timestamptz NOT NULL -- 7 days later, then 30 days later
+);
+COMMENT ON TABLE opt_in_subscribers IS
+    'New subscribers, for 30 days: whether they are still subscribed is counted in opt_in_counts.';
+CREATE INDEX opt_in_subscribers_due ON opt_in_subscribers (check_at);
+CREATE INDEX opt_in_subscribers_by_app ON opt_in_subscribers (app);

@@ -87,6 +87,7 @@ fn routes_by_caller() -> Routes {
             .merge(apps::config::routes())
             .merge(subscriptions::routes())
             .merge(events::record::public_routes())
+            .merge(opt_in::steps::public_routes())
             .merge(events::conversions::public_routes())
             .merge(subscriptions::diagnoses::routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),

@@ -1,6 +1,9 @@
 //! `/v1/apps/{app}/prompt`: settings of the prompt that asks visitors for notifications, and texts of topics in the
 //! preferences.
 
+pub(super) mod funnel;
+pub(super) mod steps;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -18,6 +21,7 @@ use super::http::problem::{Faults, Problem, pointer_segment};
 use super::http::routes::routes;
 use super::subscriptions::input::check_topics;
 use bellwire_core::message::is_language_tag;
+use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
 use bellwire_store::keys::apps;
 use bellwire_store::keys::audit::AuditAction;
 use utoipa_axum::router::OpenApiRouter;
@@ -27,6 +31,7 @@ const TEXT_MAX: usize = 300;
 /// Maximum characters of all texts of a prompt. Every page of the site loads them.
 const TEXTS_MAX: usize = 20_000;
 const EVENT_MAX: usize = 64;
+const VARIANTS_MAX: usize = 5;
 
 /// Built-in texts of the elements, by name.
 static TEXTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
@@ -34,7 +39,7 @@ static TEXTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
 });
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(show, change, delete))
+    OpenApiRouter::new().routes(routes!(show, change, delete)).merge(funnel::routes())
 }
 
 /// Form of the prompt.
@@ -48,6 +53,31 @@ pub(crate) enum PromptLayout {
     Bar,
     /// Dialog in front of the page.
     Dialog,
+}
+
+/// Variant of a prompt. The choice of a browser is stable.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PromptVariant {
+    /// Name in the funnel: 1 to 64 letters, digits, `_`, `-` or `.`.
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    /// Relative share of the browsers, 1 to 1,000.
+    #[serde(default = "one")]
+    weight: i64,
+    /// Form of the variant. Null: that of the prompt.
+    #[serde(default)]
+    layout: Option<PromptLayout>,
+    /// Texts that replace those of the prompt, by language tag and text name.
+    #[serde(default)]
+    texts: PromptTexts,
+}
+
+/// Texts of a prompt by language tag and text name.
+type PromptTexts = BTreeMap<String, BTreeMap<String, String>>;
+
+fn one() -> i64 {
+    1
 }
 
 /// Settings of `<bellwire-prompt>`, which asks visitors before the browser's own prompt. It appears when all conditions are
@@ -77,7 +107,10 @@ pub(crate) struct PromptSettings {
     not_now_days: i64,
     /// Texts that replace built-in ones, by language tag and text name: at most 40 languages, 300 characters per text, 20,000
     /// characters in total.
-    texts: BTreeMap<String, BTreeMap<String, String>>,
+    texts: PromptTexts,
+    /// Variants to compare in the funnel, at most 5. Empty: all browsers get the same prompt.
+    #[schema(max_items = 5)]
+    variants: Vec<PromptVariant>,
 }
 
 impl Default for PromptSettings {
@@ -94,6 +127,7 @@ impl Default for PromptSettings {
             no_days: 90,
             not_now_days: 7,
             texts: BTreeMap::new(),
+            variants: Vec::new(),
         }
     }
 }
@@ -120,21 +154,43 @@ impl PromptSettings {
         }
         let is_event = self.event.as_ref().is_none_or(|event| is_plain_text(event, EVENT_MAX));
         faults.require(is_event, "/event", "must be 1 to 64 characters without control characters");
-        check_languages("/texts", &self.texts, faults);
-        for (language, texts) in &self.texts {
-            for (name, text) in texts {
-                let at = format!("/texts/{}/{}", pointer_segment(language), pointer_segment(name));
-                if TEXTS.contains_key(name) {
-                    check_text(&at, text, faults);
-                } else {
-                    let names: Vec<&str> = TEXTS.keys().map(String::as_str).collect();
-                    faults.refuse(at, format!("must be one of the text names: {}", names.join(", ")));
-                }
+        check_texts("/texts", &self.texts, faults);
+        faults.require(self.variants.len() <= VARIANTS_MAX, "/variants", "may have at most 5 items");
+        let variants = || self.variants.iter().take(VARIANTS_MAX);
+        for (place, variant) in variants().enumerate() {
+            let at = |member: &str| format!("/variants/{place}/{member}");
+            faults.require(is_event_name(&variant.name), &at("name"), EVENT_NAME_RULE);
+            let is_first = self.variants[..place].iter().all(|before| before.name != variant.name);
+            faults.require(is_first, &at("name"), "is the name of another variant");
+            faults.require((1..=1_000).contains(&variant.weight), &at("weight"), "must be 1 to 1000");
+            check_texts(&at("texts"), &variant.texts, faults);
+        }
+        let all = std::iter::once(&self.texts).chain(variants().map(|variant| &variant.texts));
+        let all = all.flat_map(BTreeMap::values).flat_map(BTreeMap::values);
+        let total: usize = all.map(|text| text.chars().count()).sum();
+        let detail = format!("have {total} characters with those of the variants; at most {TEXTS_MAX} are allowed");
+        faults.require(total <= TEXTS_MAX, "/texts", &detail);
+    }
+
+    /// Whether a browser may report this variant. Empty: none.
+    fn has_variant(&self, name: &str) -> bool {
+        name.is_empty() || self.variants.iter().any(|variant| variant.name == name)
+    }
+}
+
+/// Checks texts by language and name.
+fn check_texts(pointer: &str, texts: &PromptTexts, faults: &mut Faults) {
+    check_languages(pointer, texts, faults);
+    for (language, texts) in texts {
+        for (name, text) in texts {
+            let at = format!("{pointer}/{}/{}", pointer_segment(language), pointer_segment(name));
+            if TEXTS.contains_key(name) {
+                check_text(&at, text, faults);
+            } else {
+                let names: Vec<&str> = TEXTS.keys().map(String::as_str).collect();
+                faults.refuse(at, format!("must be one of the text names: {}", names.join(", ")));
             }
         }
-        let total: usize = self.texts.values().flat_map(BTreeMap::values).map(|text| text.chars().count()).sum();
-        let detail = format!("have {total} characters; at most {TEXTS_MAX} are allowed");
-        faults.require(total <= TEXTS_MAX, "/texts", &detail);
     }
 }
 

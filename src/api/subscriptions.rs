@@ -27,7 +27,7 @@ use super::users;
 use super::{ApiState, Work};
 use crate::api::identity::keys::check_user;
 use crate::api::subscriptions::consent::NewConsent;
-use crate::api::subscriptions::input::{SubscriptionInput, user_id, zone_warning};
+use crate::api::subscriptions::input::{Muted, SubscriptionInput, user_id, zone_warning};
 use crate::api::subscriptions::partial_warnings::PartialWarning;
 use crate::api::subscriptions::push_address::{CheckedHosts, PushSubscription, check_address};
 use crate::api::subscriptions::response::{SubscriptionResponse, ended, shown, unknown, with_token};
@@ -71,6 +71,9 @@ pub(crate) struct NewSubscription {
     /// IANA time zone. Offsets such as `+03:00` are also accepted, and stored as `Etc/GMT-3`.
     #[schema(value_type = Option<String>)]
     timezone: Option<Value>,
+    /// Only transactional messages reach the subscription, as the person wishes. Null: all do. Absent: unchanged.
+    #[serde(default, deserialize_with = "nullable")]
+    muted: Option<Option<Muted>>,
     /// Time and source of the person's consent. If absent, a browser that is new or had unsubscribed consents by registering.
     /// Otherwise the consent does not change.
     #[schema(value_type = Option<NewConsent>)]
@@ -127,6 +130,9 @@ pub(crate) struct SubscriptionChange {
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     timezone: Option<Option<Value>>,
+    /// Only transactional messages reach the subscription, as the person wishes. Null: all do.
+    #[serde(default, deserialize_with = "nullable")]
+    muted: Option<Option<Muted>>,
 }
 
 /// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no secret. A known
@@ -167,8 +173,9 @@ pub(crate) async fn register(
         topics: body.topics,
         locale: body.locale,
         timezone: body.timezone,
+        muted: body.muted,
     };
-    let wanted = said.check(Merge::Replace, &mut details);
+    let wanted = said.check(Merge::Replace, state.clock.now(), &mut details);
     let consent = body.consent.and_then(|it| NewConsent::read(it, client.server, state.clock.now(), &mut details));
     let replaced_token = check_replaces(body.replaces.as_ref(), client.server, &mut faults);
     let vapid_key = match body.vapid_key_id {
@@ -313,17 +320,21 @@ pub(crate) async fn change(
         topics: body.topics.map(Option::unwrap_or_default),
         locale: body.locale.map(Option::unwrap_or_default),
         timezone: body.timezone.map(Option::unwrap_or_default),
+        muted: body.muted,
     };
     let mut details = Faults::default();
     let merge = if no_attributes { Merge::Replace } else { Merge::Patch };
-    let wanted = said.check(merge, if client.server { &mut faults } else { &mut details });
+    let wanted = said.check(merge, state.clock.now(), if client.server { &mut faults } else { &mut details });
     faults.finish()?;
     let (app, now) = (client.app.id, state.clock.now());
     match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
         Changed::Done(row, topics, refused) => {
             let row = *row;
-            let view =
-                if client.server { SubscriptionResponse::new(row, topics) } else { with_token(&state, row, topics) };
+            let view = if client.server {
+                SubscriptionResponse::new(row, topics, now)
+            } else {
+                with_token(&state, row, topics)
+            };
             let refused =
                 [partial_warnings::tell(&client.app, &topics_named, refused), partial_warnings::unreadable(details)]
                     .concat();

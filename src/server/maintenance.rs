@@ -26,8 +26,8 @@ use bellwire_store::outcomes::stream;
 use bellwire_store::triggers::housekeeping as triggers;
 use bellwire_store::{
     self as store, ChunkProgress, audience::audience_counts, audience::engagement_stats, audience::erasures,
-    audience::refusals, audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys,
-    keys::resealing, keys::sessions, operations::backups, operations::partitions, operations::removal,
+    audience::opt_in, audience::refusals, audience::topics, audience::user_shards, keys::audit, keys::data_keys,
+    keys::passkeys, keys::resealing, keys::sessions, operations::backups, operations::partitions, operations::removal,
     operations::restoring, operations::retention, operations::statistics, operations::sweeps, outcomes::reliability,
     outcomes::rollups, queue::caps, queue::clears, queue::guards, queue::steering, queue::withdrawals,
 };
@@ -192,6 +192,7 @@ pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
     sweep_up("ending waits", || async { Ok(triggers::clear_ended(pool, now).await? > 0) }).await?;
     sweep_up("deleting contents", || async { Ok(sweeps::delete_contents(pool, now).await? > 0) }).await?;
     sweep_up("clearing topics", || async { Ok(topics::clear_removed(pool).await? > 0) }).await?;
+    sweep_up("checking subscribers", || async { Ok(opt_in::check_due(pool, vault, now).await? > 0) }).await?;
     sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == ChunkProgress::More) }).await
 }
 
@@ -265,6 +266,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| triggers::clear_unlimited(pool, now)).await?;
     until_none(|| triggers::clear_events(pool, now - kept.user_events)).await?;
     until_none(|| enrolment::clear(pool)).await?;
+    until_none(|| opt_in::clear(pool, now)).await?;
     until_none(|| sessions::clear(pool, now)).await?;
     until_none(|| backups::clear(pool, now - kept.archive)).await?;
     until_none(|| restoring::clear(pool)).await?;

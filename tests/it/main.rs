@@ -63,6 +63,7 @@ mod mass_gone;
 mod measurement;
 mod migrations;
 mod migrations_online;
+mod opt_in;
 mod otlp;
 mod outcomes;
 mod owners;

@@ -21,6 +21,7 @@ pub mod message;
 mod named;
 #[cfg(feature = "openapi")]
 pub mod openapi;
+pub mod opt_in;
 pub mod origin;
 pub mod permission;
 pub mod person;

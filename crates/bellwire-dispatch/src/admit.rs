@@ -24,8 +24,10 @@ use crate::prepare::SUBSCRIPTION_GONE;
 use crate::settle::Settling;
 use crate::shared::EngineContext;
 use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
 use bellwire_core::id::{DeadLetterId, LaneId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
+use bellwire_rules::policy::caps::MUTED;
 use bellwire_store as store;
 use bellwire_store::outcomes::ledger::unsent::STOPPED;
 use bellwire_store::outcomes::ledger::{ClaimableAt, Death, End, Fate, Settlement};
@@ -250,11 +252,22 @@ impl Admission {
         }
     }
 
+    /// Returns the end of a delivery whose person wants only transactional messages now. A removal shows nothing, so it is sent.
+    fn muted(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Fate> {
+        let now = self.shared.clock.now();
+        let is_muted = message.tier != Tier::Transactional && message.withdraws_root.is_none();
+        let is_muted = is_muted && recipient.muted_until.is_some_and(|until| until > now);
+        is_muted.then(|| Fate::Ended(unsent_attempt(retries, MUTED, now), End::Capped))
+    }
+
     /// Builds the job of a delivery. The error is its result if it cannot be sent now.
     fn job(
         &self, recipient: &Recipient, retries: u32, message: &Arc<Message>, lane: &Arc<LaneInfo>, claimed_at: Instant,
         ticket: Ticket,
     ) -> Result<Box<Job>, Fate> {
+        if let Some(muted) = self.muted(message, recipient, retries) {
+            return Err(muted);
+        }
         if let Some(held) = self.hold(message, recipient, retries) {
             return Err(held);
         }

@@ -11,6 +11,7 @@ pub mod hygiene;
 pub mod imports;
 mod lost_endpoint;
 pub mod membership;
+pub mod opt_in;
 pub mod people;
 pub mod reach;
 pub mod refusals;

@@ -25,11 +25,12 @@ use bellwire_core::fact::StatusClass;
 use bellwire_core::hook::DeliveryState;
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
+use bellwire_core::opt_in::OptInStep;
 use bellwire_rules::policy::reliability::{self, LaneSums, MetricReading, Sli};
 pub use labels::Labels;
 use labels::{
     AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, OutcomeLabel, PoolLabels, RequestLabels,
-    SliLabels, TierLabel,
+    SliLabels, StepLabel, TierLabel,
 };
 use process::Process;
 use registry::Registry;
@@ -108,6 +109,8 @@ metrics! {
     token_faults: [Counter; TokenFault::ALL.len()] =
         token_faults("retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
     pub throttled: Counter = plain("throttled", "Deliveries that had to wait for their subscription's throttle");
+    opt_in_steps: [Counter; OptInStep::ALL.len()] =
+        opt_in_steps("opt_in_steps", "Steps from visitors to subscribers, as browsers report them");
     pub messages_accepted: Counter = plain("messages_accepted", "Messages that the API took");
     pub batches_taken: Counter = plain("batches_taken", "Batches taken off cursors");
     pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
@@ -153,6 +156,11 @@ impl Metrics {
     /// Counts deliveries that ended, or attempts followed by a retry.
     pub fn ended(&self, ending: Ending, tier: Tier, n: u64) {
         self.endings[place(ending.code())][place(tier.code())].inc_by(n);
+    }
+
+    /// Counts a step of a visitor.
+    pub fn opt_in_step(&self, step: OptInStep) {
+        self.opt_in_steps[step as usize].inc();
     }
 
     /// Counts queue rows whose retry token had a fault.
@@ -314,6 +322,11 @@ fn by_tier(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Tier:
 fn token_faults(registry: &mut Registry, name: &str, help: &str) -> [Counter; TokenFault::ALL.len()] {
     let family: Family<_, Counter> = plain(registry, name, help);
     TokenFault::ALL.map(|fault| family.of(FaultLabel { fault: fault.name() }))
+}
+
+fn opt_in_steps(registry: &mut Registry, name: &str, help: &str) -> [Counter; OptInStep::ALL.len()] {
+    let family: Family<_, Counter> = plain(registry, name, help);
+    OptInStep::ALL.map(|step| family.of(StepLabel { step: step.name() }))
 }
 
 fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter; DeliveryState::ALL.len()] {

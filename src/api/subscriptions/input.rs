@@ -2,12 +2,17 @@
 //!
 //! An invalid member is omitted, and the caller decides whether to refuse the request.
 
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::api::http::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text, is_user_id};
 use crate::api::http::problem::{Faults, FieldError, pointer_segment};
+use bellwire_core::clock::Timestamp;
 use bellwire_core::locale::language_tag;
 use bellwire_core::permission::Speaker;
+use bellwire_core::request_time;
 use bellwire_core::time_zone::time_zone;
 use bellwire_rules::policy::calendar;
 use bellwire_store::audience::subscriptions::{ATTRIBUTES_MAX, Changes, Merge};
@@ -32,17 +37,48 @@ pub(crate) struct SubscriptionInput {
     pub topics: Option<Value>,
     pub locale: Option<Value>,
     pub timezone: Option<Value>,
+    /// Inner `None`: all messages are sent.
+    pub muted: Option<Option<Muted>>,
+}
+
+/// Time in which only transactional messages reach a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Muted {
+    /// End of that time, at most 366 days ahead. Null: none.
+    #[serde(default, deserialize_with = "request_time::optional")]
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// Stored end of a time that has none: 9999-12-31.
+const NO_END_S: i64 = 253_402_214_400;
+const MUTED_MAX: TimeDelta = TimeDelta::days(366);
+
+impl Muted {
+    /// Returns the member of a response. `None`: not muted now.
+    pub(super) fn stored(until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+        let until = until.filter(|until| *until > now)?;
+        Some(Self { until: (until.timestamp() != NO_END_S).then_some(until) })
+    }
+
+    /// Returns the time to store, or adds a fault.
+    fn check(self, now: Timestamp, faults: &mut Faults) -> Option<Timestamp> {
+        let fits = self.until.is_none_or(|until| until <= now + MUTED_MAX);
+        faults.require(fits, "/muted/until", "must be at most 366 days ahead; null has no end");
+        self.until.filter(|_| fits).or_else(|| DateTime::from_timestamp(NO_END_S, 0).filter(|_| fits))
+    }
 }
 
 impl SubscriptionInput {
     /// Returns the valid members in normal form. The others are absent, with a fault in `faults`.
-    pub(crate) fn check(self, merge: Merge, faults: &mut Faults) -> Changes {
+    pub(crate) fn check(self, merge: Merge, now: Timestamp, faults: &mut Faults) -> Changes {
         let tags = self.tags.and_then(|tags| list(tags, ("/tags", TAGS_MAX), is_tag, TAG_RULE, faults));
         let topics =
             self.topics.and_then(|topics| list(topics, ("/topics", TOPICS_MAX), is_topic, TOPIC_NAME_RULE, faults));
         let locale = self.locale.and_then(|locale| name(locale, "/locale", language_tag, LOCALE_RULE, faults));
         let timezone = self.timezone.and_then(|zone| name(zone, "/timezone", time_zone, ZONE_RULE, faults));
         let attributes = self.attributes.and_then(|attributes| check_attributes(attributes, merge, faults));
+        let muted_until = self.muted.map(|muted| muted.and_then(|muted| muted.check(now, faults)));
         Changes {
             by: self.by,
             user_id: self.user_id,
@@ -51,6 +87,7 @@ impl SubscriptionInput {
             topics,
             locale,
             timezone,
+            muted_until,
         }
     }
 }

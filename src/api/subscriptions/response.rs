@@ -11,7 +11,9 @@ use crate::api::ApiState;
 use crate::api::http::auth::write_token;
 use crate::api::http::problem::{FieldError, Problem, ProblemCode};
 use crate::api::subscriptions::consent::ConsentResponse;
+use crate::api::subscriptions::input::Muted;
 use crate::api::subscriptions::partial_warnings::PartialWarning;
+use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{SubscriptionId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;
@@ -43,6 +45,8 @@ pub(crate) struct SubscriptionResponse {
     locale: Option<String>,
     /// An IANA time zone.
     timezone: Option<String>,
+    /// Only transactional messages reach the subscription. Null: all do.
+    muted: Option<Muted>,
     /// Time from which accepted messages are for this subscription. Earlier messages are not sent to it.
     since: DateTime<Utc>,
     /// `expirationTime` that the browser reported. Null: none.
@@ -81,7 +85,7 @@ impl SubscriptionResponse {
     }
 
     /// Converts a row.
-    pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
+    pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>, now: Timestamp) -> Self {
         let consent = row.consent();
         Self {
             id: row.id,
@@ -94,6 +98,7 @@ impl SubscriptionResponse {
             topics,
             locale: row.locale,
             timezone: row.timezone,
+            muted: Muted::stored(row.muted_until, now),
             since: row.since,
             expires_at: row.expires_at,
             last_seen: row.last_seen,
@@ -111,7 +116,7 @@ impl SubscriptionResponse {
 /// Converts a row and adds the token, for its browser or the registering caller.
 pub(in crate::api) fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionResponse {
     let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
-    SubscriptionResponse { token: Some(token), ..SubscriptionResponse::new(row, topics) }
+    SubscriptionResponse { token: Some(token), ..SubscriptionResponse::new(row, topics, state.clock.now()) }
 }
 
 /// Returns a 404 problem: the subscription does not exist, or the caller may not see it.
@@ -141,9 +146,10 @@ pub(in crate::api) async fn shown(
         true => HashMap::new(),
         false => aliases::resolve(&mut *state.pool.acquire().await?, &state.vault, app.id, &replaced).await?,
     };
+    let now = state.clock.now();
     let show = |(row, topics): (SubscriptionRow, _)| {
         let replaced_by = successors.get(&row.id).copied().flatten();
-        SubscriptionResponse { replaced_by, ..SubscriptionResponse::new(row, topics) }
+        SubscriptionResponse { replaced_by, ..SubscriptionResponse::new(row, topics, now) }
     };
     Ok(rows.into_iter().map(show).collect())
 }

@@ -260,7 +260,7 @@ impl Pages {
         for (row, topics) in rows {
             self.devices.push(row.id);
             let endpoint_origin = self.origin(&row)?;
-            let subscription = SubscriptionResponse::new(row, topics);
+            let subscription = SubscriptionResponse::new(row, topics, self.state.clock.now());
             self.write(out, &PersonSubscription { subscription, endpoint_origin })?;
         }
         self.at = match last {

@@ -19,6 +19,7 @@ async fn prompt_settings_reach_pages() {
         "enabled": true, "layout": "bar", "topics": ["news"], "visits": 2, "seconds": 10, "scroll_percent": 50,
         "event": "order", "share_percent": 20, "no_days": 365, "not_now_days": 1,
         "texts": {"de": {"title": "Neues erfahren?"}, "pt-BR": {"accept": "Sim"}},
+        "variants": [{"name": "short", "weight": 3, "layout": null, "texts": {}}],
     });
     assert_eq!(api.put(PROMPT, written.clone()).await.ok(200), written);
     assert_eq!(api.get(PROMPT).await.ok(200), written);

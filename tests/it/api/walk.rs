@@ -34,13 +34,14 @@ use bodies::{campaign, request};
 use security::{On, Security, Shown};
 
 /// Operations that anybody may call who shows nothing.
-const PUBLIC: [&str; 10] = [
+const PUBLIC: [&str; 11] = [
     "GET /healthz",
     "GET /readyz",
     "GET /v1/apps/{app}/config",
     "GET /v1/session/methods",
     "GET /v1/session/oidc",
     "GET /v1/session/oidc/callback",
+    "POST /v1/apps/{app}/prompt/steps",
     "POST /v1/apps/{app}/receipts",
     "POST /v1/apps/{app}/subscriptions",
     "POST /v1/session",

@@ -6,7 +6,7 @@ use super::phrases::{count, range, rfc3339};
 use super::retries::{Planned, Timetable};
 use super::{Code, Facts, Story};
 use crate::classify::DeadReason;
-use crate::policy::caps::CapRefusal;
+use crate::policy::caps::{CapRefusal, MUTED};
 use bellwire_core::delivery::Ending;
 
 pub(super) fn tell(facts: &Facts, timetable: &Timetable, story: &mut Story) {
@@ -66,6 +66,9 @@ fn capped(unsent: Option<&str>, story: &Story) -> (String, Value) {
             let why =
                 "a frequency cap had held it back in another browser of the same user, and all of them get it or none";
             (why.to_owned(), json!({"cap": null, "free_at": null}))
+        }
+        None if unsent == Some(MUTED) => {
+            ("its person wants only transactional messages".to_owned(), json!({"cap": null, "free_at": null}))
         }
         None => ("a frequency cap held it back".to_owned(), json!({"cap": null, "free_at": null})),
     }

@@ -13,6 +13,9 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::duration;
 
+/// Reason of a delivery that was not sent, because its person wants only transactional messages.
+pub const MUTED: &str = "muted";
+
 /// Maximum caps over the same tiers, limited by the SQL statement.
 pub(crate) const ALIKE_MAX: usize = 4;
 pub(crate) const CAPS_MAX: usize = ALIKE_MAX * TierGroup::ALL.len();

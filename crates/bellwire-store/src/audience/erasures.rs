@@ -16,7 +16,7 @@ use sqlx::{PgConnection, PgPool};
 use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::audience::subscriptions::end;
 use crate::audience::subscriptions::row::{Right, SubscriptionKeys, SubscriptionRow, left_by_users, lock};
-use crate::audience::{diagnoses, engagement_stats, user_shards};
+use crate::audience::{diagnoses, engagement_stats, opt_in, user_shards};
 use crate::hooks;
 use crate::keys::audit;
 use crate::operations::retrying::retrying;
@@ -271,13 +271,14 @@ async fn forget(
     let forgotten = fetch_one!(
         &mut *conn,
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
-           policy = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
+           policy = NULL, muted_until = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
            token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL, former = NULL
          WHERE shard = $1 AND id = $2 RETURNING origin_id",
         (row.id.shard(), row.id.0, nowhere.as_slice(), vault.seal(ADDRESS, row.id, b""))
     )?;
     browser::part(conn, row.id).await?;
     diagnoses::forget(conn, row.id).await?;
+    opt_in::forget(conn, row.id).await?;
     user_shards::doubt(conn, app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter(), now).await?;
     let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));

@@ -354,7 +354,7 @@ async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sq
 
 /// Deletes all data of the former user from a locked subscription, and ends deliveries to that user.
 async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
-    (row.user_id, row.locale, row.timezone) = (None, None, None);
+    (row.user_id, row.locale, row.timezone, row.muted_until) = (None, None, None, None);
     row.tags.clear();
     row.attributes = serde_json::json!({});
     row.set_consent(Consent::default());
@@ -395,6 +395,7 @@ fn begin(
         ended_at: request.unsubscribed_at,
         consent_at: consent.at,
         consent_source: consent.source,
+        muted_until: old.and_then(|old| old.muted_until),
     }
 }
 

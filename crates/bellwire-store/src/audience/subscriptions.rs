@@ -76,7 +76,7 @@ pub async fn list(
     let shards = user_shards::of(pool, app, filter.user_id.as_ref().map(slice::from_ref)).await?;
     let rows = paged!(pool, page, SubscriptionRow,
         [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source, s.muted_until
          FROM (SELECT s.*, m.topic FROM subscriptions s
                LEFT JOIN topic_members m ON m.shard = s.shard AND m.subscription = s.id AND m.topic = $7
                WHERE s.app = $1 AND s.id"# < "$2 AND ($3::text IS NULL OR s.user_id = $3)
@@ -199,11 +199,11 @@ pub(crate) async fn write_details(
         &mut *conn,
         "UPDATE subscriptions SET state = $3, since = $4, user_id = $5, tags = $6, attributes = $7, locale = $8,
            timezone = $9, expires_at = $10, last_seen = $11, ended_at = $12, token_version = $13, keys_vouched = $14,
-           consent_at = $15, consent_source = $16
+           consent_at = $15, consent_source = $16, muted_until = $17
          WHERE shard = $1 AND id = $2",
         (shard, row.id.0, row.state.name(), row.since, row.user_id, &row.tags, row.attributes, row.locale),
         (row.timezone, row.expires_at, row.last_seen, row.ended_at, row.token_version, row.keys_vouched),
-        (row.consent_at, row.consent_source)
+        (row.consent_at, row.consent_source, row.muted_until)
     )?;
     assignments::note(&mut *conn, app, before, row, now).await?;
     if before.state != SubscriptionState::Active && row.state == SubscriptionState::Active {

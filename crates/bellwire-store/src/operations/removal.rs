@@ -265,6 +265,8 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let answers = delete_of!("idempotency_keys", app);
     let user_events = delete_of!("user_events", app);
     let conversions = delete_of!("conversions", app);
+    let opt_ins = delete_of!("opt_in_subscribers", app);
+    let opt_in_counts = delete_of!("opt_in_counts", app);
     let entries = query!(
         "DELETE FROM trigger_entries WHERE ctid = ANY (ARRAY(
            SELECT e.ctid FROM triggers t JOIN trigger_entries e ON e.campaign = t.campaign WHERE t.app = $1 LIMIT $2))",
@@ -277,6 +279,8 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
         + told.execute(&mut *tx).await?.rows_affected()
         + user_events.execute(&mut *tx).await?.rows_affected()
         + conversions.execute(&mut *tx).await?.rows_affected()
+        + opt_ins.execute(&mut *tx).await?.rows_affected()
+        + opt_in_counts.execute(&mut *tx).await?.rows_affected()
         + entries.execute(&mut *tx).await?.rows_affected()
         + answers.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;

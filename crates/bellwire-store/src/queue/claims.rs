@@ -128,7 +128,7 @@ pub async fn claim_rows(
         r#"
         SELECT c.subscription AS "subscription!", c.message AS "message!", c.retries AS "retries!", c.scheduled_at AS "scheduled_at!",
                c.leases AS "leases!", c.token AS "token!", c.failed_at, c.has_turn AS "has_turn!", c.life AS "life!",
-               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone, s.user_id,
+               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.muted_until, s.timezone, s.user_id,
                s.proven AS "proven?", m.state AS "message_state!", s.replaced_by IS NOT NULL AS "has_successor!",
                coalesce(c.life < s.revived OR c.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
                    AS "is_past!",
@@ -157,6 +157,7 @@ pub async fn claim_rows(
                 has_successor: row.has_successor,
                 is_past: row.is_past,
                 policy: row.policy,
+                muted_until: row.muted_until,
                 timezone: row.timezone,
                 user_id: row.user_id,
                 proven: row.proven,

@@ -32,6 +32,7 @@ label_sets! {
     OutcomeLabel { outcome: &'static str }
     PoolLabels { pool: &'static str, state: &'static str }
     FaultLabel { fault: &'static str }
+    StepLabel { step: &'static str }
     SliLabels { sli: &'static str, lane: i32, gateway: &'static str, tier: &'static str }
 }
 

@@ -53,8 +53,9 @@ impl ImportSource<'_> {
             topics: entry.topics.map(Value::from),
             locale: entry.locale.map(Value::from),
             timezone: entry.timezone.map(Value::from),
+            muted: None,
         };
-        let wanted = said.check(Merge::Replace, &mut details);
+        let wanted = said.check(Merge::Replace, now, &mut details);
         if let Some(FieldError { pointer, detail, .. }) = zone_warning(wanted.timezone.as_ref()) {
             details.refuse(pointer.unwrap_or_default(), detail);
         }

@@ -320,6 +320,7 @@ async fn batch_settles_once_late_responses_become_rows() {
         address: Vec::new(),
         standing: Sendability::Sendable,
         policy: None,
+        muted_until: None,
         timezone: None,
         user_id: None,
         proven: true,

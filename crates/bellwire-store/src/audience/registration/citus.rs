@@ -9,7 +9,7 @@ use crate::outcomes::copy::Rows;
 use bellwire_core::id::{AppId, SubscriptionId};
 
 const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags, \
-                    attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched) \
+                    attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched, muted_until) \
                     FROM STDIN (FORMAT binary)";
 
 /// Inserts new subscriptions by COPY, each with the first id of its browser if that is another one. INSERT … SELECT … ON
@@ -20,7 +20,7 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
 pub(super) async fn insert_all(
     conn: &mut PgConnection, app: AppId, rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
-    let mut copied = Rows::new(21, rows.len() * 8);
+    let mut copied = Rows::new(22, rows.len() * 8);
     for (row, origin) in rows {
         copied
             .row()
@@ -44,7 +44,8 @@ pub(super) async fn insert_all(
             .timestamp_or_null(row.consent_at)
             .text_or_null(row.consent_source.as_deref())
             .timestamp_or_null(row.ended_at)
-            .boolean(row.keys_vouched);
+            .boolean(row.keys_vouched)
+            .timestamp_or_null(row.muted_until);
     }
     copied.send(conn, COPY).await?;
     Ok(rows.iter().map(|(row, _)| row.id).collect())

@@ -45,15 +45,15 @@ async fn insert_all_here(
         conn,
         scalar,
         r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
-           attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched)
+           attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched, muted_until)
          SELECT t.shard, t.id, $1, t.lane, t.state,
            t.origin_id, t.since, t.endpoint_mac, t.address, t.user_id, CASE t.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(t.tags)) END, t.attributes, t.locale,
-           t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source, t.ended_at, t.keys_vouched
+           t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source, t.ended_at, t.keys_vouched, t.muted_until
          FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::uuid[], $6::timestamptz[], $7::bytea[],
            $8::bytea[], $9::text[], $10::jsonb[], $11::jsonb[], $12::text[], $13::text[], $14::timestamptz[], $15::timestamptz[],
-           $16::timestamptz[], $17::timestamptz[], $18::text[], $19::text[], $20::timestamptz[], $21::boolean[])
+           $16::timestamptz[], $17::timestamptz[], $18::text[], $19::text[], $20::timestamptz[], $21::boolean[], $22::timestamptz[])
            AS t (shard, id, lane, origin_id, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
-             expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at, keys_vouched)
+             expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at, keys_vouched, muted_until)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
         (app.0, &each(rows, |row| row.id.shard()), &each(rows, |row| row.id.0), &each(rows, |row| row.lane.0)),
         rows,
@@ -67,7 +67,7 @@ async fn insert_all_here(
         (&each(rows, |row| row.created_at), &each(rows, |row| row.consent_at) as &[Option<Timestamp>]),
         (&each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>]),
         (&each(rows, |row| row.state.name()) as &[&str], &each(rows, |row| row.ended_at) as &[Option<Timestamp>]),
-        (&each(rows, |row| row.keys_vouched))
+        (&each(rows, |row| row.keys_vouched), &each(rows, |row| row.muted_until) as &[Option<Timestamp>])
     )?;
     Ok(added.into_iter().collect())
 }

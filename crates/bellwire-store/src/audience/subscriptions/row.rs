@@ -46,6 +46,8 @@ pub struct SubscriptionRow {
     /// Time of the person's consent. `None`: unknown.
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
+    /// Time until which only transactional messages are sent. `None`: all are sent.
+    pub muted_until: Option<Timestamp>,
 }
 
 impl SubscriptionRow {
@@ -106,6 +108,8 @@ pub struct Changes {
     pub topics: Option<Vec<String>>,
     pub locale: Option<Option<String>>,
     pub timezone: Option<Option<String>>,
+    /// End of the time with only transactional messages. Inner `None`: all messages are sent.
+    pub muted_until: Option<Option<Timestamp>>,
 }
 
 /// Treatment of attributes that the request does not name.
@@ -134,6 +138,7 @@ impl Changes {
         set(&mut row.user_id, &self.user_id);
         set(&mut row.locale, &self.locale);
         set(&mut row.timezone, &self.timezone);
+        set(&mut row.muted_until, &self.muted_until);
         if self.by.may(BrowserRight::SetTags) {
             set(&mut row.tags, &self.tags);
         }
@@ -176,7 +181,7 @@ pub(crate) async fn read_all(
         executor,
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source, s.muted_until
          FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.shard = ANY ($4) ORDER BY s.id DESC"#,
@@ -197,7 +202,7 @@ pub(crate) async fn lock(
         conn,
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source, s.muted_until
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s"#,
         (id.shard(), id.0, app.0)

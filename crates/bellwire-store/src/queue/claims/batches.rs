@@ -200,7 +200,7 @@ pub async fn lease_lost_batch(
     let found = query!(
         RecipientRow,
         r#"
-        SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
+        SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.muted_until, s.timezone,
                s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
                -- It may have ended and come back since the batch was taken. In its first life it counts from later only
                -- because it took the place of another one meanwhile: see `succession`.

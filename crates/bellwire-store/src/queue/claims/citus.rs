@@ -94,7 +94,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
     let rows = fetch_all!(
         pool,
         r#"
-        SELECT s.id AS "id: SubscriptionId", s.origin_id, s.address, s.state, s.policy, s.timezone, s.user_id, s.proven,
+        SELECT s.id AS "id: SubscriptionId", s.origin_id, s.address, s.state, s.policy, s.muted_until, s.timezone, s.user_id, s.proven,
                s.replaced_by IS NOT NULL AS "has_successor!", s.lane AS "lane: LaneId", s.life, s.revived
         FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
         WHERE s.shard = ANY ($3)
@@ -110,6 +110,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
             has_successor: row.has_successor,
             is_past: false,
             policy: row.policy,
+            muted_until: row.muted_until,
             timezone: row.timezone,
             user_id: row.user_id,
             proven: Some(row.proven),

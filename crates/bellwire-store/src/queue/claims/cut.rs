@@ -50,7 +50,7 @@ macro_rules! recipients {
         query!(
             Sendable,
             r#"
-            SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
+            SELECT id, origin_id, address, policy, muted_until, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             "# + $within + r#"
@@ -65,7 +65,7 @@ macro_rules! recipients {
         query!(
             Sendable,
             r#"
-        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, NULL::text AS user_id, s.proven, s.life
+        SELECT s.id, s.origin_id, s.address, s.policy, s.muted_until, s.timezone, NULL::text AS user_id, s.proven, s.life
         FROM (SELECT DISTINCT ON (a.subscription) a.shard, a.subscription FROM possible_arrivals a
               WHERE a.message = $1 AND a.subscription > $3
         "# + $within + r#"
@@ -82,7 +82,7 @@ macro_rules! recipients {
         query!(
             Sendable,
             r#"
-        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
+        SELECT s.id, s.origin_id, s.address, s.policy, s.muted_until, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -123,6 +123,7 @@ pub(super) struct Sendable {
     pub origin_id: SubscriptionId,
     pub address: Vec<u8>,
     pub policy: Option<Value>,
+    pub muted_until: Option<Timestamp>,
     pub timezone: Option<String>,
     pub user_id: Option<String>,
     pub proven: bool,
@@ -137,6 +138,7 @@ impl From<Sendable> for Recipient {
             address: row.address,
             standing: Sendability::Sendable,
             policy: row.policy,
+            muted_until: row.muted_until,
             timezone: row.timezone,
             user_id: row.user_id,
             proven: row.proven,

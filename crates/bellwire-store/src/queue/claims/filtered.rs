@@ -66,7 +66,7 @@ async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: 
         ($within:literal) => {
             query!(
                 Sendable,
-                "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
+                "SELECT s.id, s.origin_id, s.address, s.policy, s.muted_until, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active'" + $within + " ORDER BY s.id",
                 (&shard_column(ids), ids as &[SubscriptionId], is_capped)

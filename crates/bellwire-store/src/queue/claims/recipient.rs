@@ -3,6 +3,7 @@
 use serde_json::Value;
 use uuid::Uuid;
 
+use bellwire_core::clock::Timestamp;
 use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
@@ -72,6 +73,8 @@ pub struct Recipient {
     pub standing: Sendability,
     /// Delivery policy of the subscription.
     pub policy: Option<Value>,
+    /// Time until which only transactional messages are sent. `None`: all are sent.
+    pub muted_until: Option<Timestamp>,
     /// IANA time zone. `None`: not reported by the browser.
     pub timezone: Option<String>,
     /// User of the browser, for frequency caps. `None`: no user, or the app had no caps at the claim.
@@ -92,6 +95,7 @@ pub(super) struct RecipientRow {
     pub has_successor: bool,
     pub is_past: bool,
     pub policy: Option<Value>,
+    pub muted_until: Option<Timestamp>,
     pub timezone: Option<String>,
     pub user_id: Option<String>,
     pub proven: Option<bool>,
@@ -109,6 +113,7 @@ impl RecipientRow {
             has_successor: false,
             is_past: false,
             policy: None,
+            muted_until: None,
             timezone: None,
             user_id: None,
             proven: None,
@@ -124,6 +129,7 @@ impl RecipientRow {
             address: self.address.unwrap_or_default(),
             standing: standing(&circumstances),
             policy: self.policy,
+            muted_until: self.muted_until,
             timezone: self.timezone,
             user_id: self.user_id,
             proven: self.proven.unwrap_or(false),

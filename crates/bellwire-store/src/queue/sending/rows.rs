@@ -15,6 +15,7 @@ use crate::connections::engine::{self, shard_column};
 use crate::outcomes::notes::CHARTED_ABOVE;
 use crate::queue::claims::{ClaimedRow, Recipient, Sendability};
 use crate::queue::opening::{Conditions, MessageRow, StoredConditions};
+use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_vault::Vault;
@@ -105,6 +106,7 @@ struct ResolvedRecipient {
     lane: i32,
     origin_id: Uuid,
     policy: Option<Value>,
+    muted_until: Option<Timestamp>,
     timezone: Option<String>,
     user_id: Option<String>,
     proven: bool,
@@ -170,7 +172,7 @@ pub(super) async fn write(
             query!(
                 ResolvedRecipient,
                 r#"WITH named AS (
-             SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
+             SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.muted_until, s.timezone,
                s.user_id, s.proven, s.life, t.token,
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ($12::timestamptz[])[t.n])
                  AND (NOT ($15::boolean[])[t.n]
@@ -207,7 +209,7 @@ pub(super) async fn write(
              INSERT INTO message_counts (message, lane, targeted)
              SELECT message, lane, count(*) FROM named WHERE live AND complete GROUP BY message, lane
              ORDER BY message, lane)
-         SELECT n AS "n!", named.id, lane, origin_id, named.policy, named.timezone, user_id, proven, life, live AS "live!", replaced AS "replaced!", token AS "token!",
+         SELECT n AS "n!", named.id, lane, origin_id, named.policy, muted_until, named.timezone, user_id, proven, life, live AS "live!", replaced AS "replaced!", token AS "token!",
            CASE WHEN live AND held THEN address ELSE '' END AS "address!",
            a.max_retries AS "max_retries?", a.timezone AS "app_timezone?", a.quiet_hours, a.caps, a.heard AS "heard?",
            s.policy AS tier_policy, s.off_peak, s.sla_seconds
@@ -263,6 +265,7 @@ pub(super) async fn write(
                 address: row.address,
                 standing: Sendability::Sendable,
                 policy: row.policy,
+                muted_until: row.muted_until,
                 timezone: row.timezone,
                 user_id: row.user_id,
                 proven: row.proven,

@@ -1,0 +1,97 @@
+//! Steps from a visitor to a subscriber.
+
+use crate::named;
+
+named! {
+    /// Step from a visitor to a subscriber.
+    pub enum OptInStep {
+        /// The prompt was shown.
+        Shown = "shown",
+        /// A guide was shown, because the browser cannot ask.
+        Guided = "guided",
+        /// The visitor accepted.
+        Accepted = "accepted",
+        /// The visitor chose "not now".
+        Later = "later",
+        /// The visitor declined.
+        No = "no",
+        /// The browser asked.
+        Asked = "asked",
+        /// The browser allowed it, and is subscribed.
+        Granted = "granted",
+        /// The visitor refused in the browser's own prompt.
+        Denied = "denied",
+        /// The visitor closed the browser's own prompt.
+        Dismissed = "dismissed",
+    }
+}
+
+named! {
+    /// Family of a browser.
+    pub enum BrowserFamily {
+        /// Google Chrome and browsers that call themselves so.
+        Chrome = "chrome",
+        /// Microsoft Edge.
+        Edge = "edge",
+        /// Mozilla Firefox.
+        Firefox = "firefox",
+        /// Opera.
+        Opera = "opera",
+        /// Apple Safari.
+        Safari = "safari",
+        /// Samsung Internet.
+        Samsung = "samsung",
+        /// Any other.
+        Other = "other",
+    }
+}
+
+impl BrowserFamily {
+    /// Reads a `User-Agent` header. Chromium's relatives name Chrome and Safari, too, so their own names come first.
+    pub fn of(agent: &str) -> Self {
+        const NAMES: [(&str, BrowserFamily); 11] = [
+            ("Edg/", BrowserFamily::Edge),
+            ("EdgA/", BrowserFamily::Edge),
+            ("EdgiOS/", BrowserFamily::Edge),
+            ("OPR/", BrowserFamily::Opera),
+            ("OPT/", BrowserFamily::Opera),
+            ("SamsungBrowser/", BrowserFamily::Samsung),
+            ("Firefox/", BrowserFamily::Firefox),
+            ("FxiOS/", BrowserFamily::Firefox),
+            ("Chrome/", BrowserFamily::Chrome),
+            ("CriOS/", BrowserFamily::Chrome),
+            ("Safari/", BrowserFamily::Safari),
+        ];
+        NAMES.into_iter().find(|(name, _)| agent.contains(name)).map_or(Self::Other, |(_, family)| family)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_are_recognised_by_their_own_name() {
+        const CHROMIUM: &str =
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36";
+        let iphone = |name: &str| {
+            format!("Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 {name} Safari/604.1")
+        };
+        for (agent, family) in [
+            (CHROMIUM.to_owned(), BrowserFamily::Chrome),
+            (format!("{CHROMIUM} Edg/140.0.0.0"), BrowserFamily::Edge),
+            (format!("{CHROMIUM} OPR/120.0.0.0"), BrowserFamily::Opera),
+            (CHROMIUM.replace("Chrome", "SamsungBrowser/28.0 Chrome"), BrowserFamily::Samsung),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0".to_owned(),
+                BrowserFamily::Firefox,
+            ),
+            (iphone("Version/18.5 Mobile/15E148"), BrowserFamily::Safari),
+            (iphone("CriOS/140.0 Mobile/15E148"), BrowserFamily::Chrome),
+            (iphone("FxiOS/140.0 Mobile/15E148"), BrowserFamily::Firefox),
+            ("curl/8.9".to_owned(), BrowserFamily::Other),
+        ] {
+            assert_eq!(BrowserFamily::of(&agent), family, "{agent}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `POST /v1/apps/{app}/prompt/steps`: steps from visitors to subscribers, as pages report them. The report has no id of the
+//! visitor, and nothing is stored in the browser for it.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+
+use super::PromptSettings;
+use crate::api::ApiState;
+use crate::api::http::auth::{MayChangeSubscribers, RegistrationCaller};
+use crate::api::http::draft::Draft;
+use crate::api::http::extract::is_plain_text;
+use crate::api::http::problem::{Faults, Problem};
+use crate::api::http::routes::routes;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::named;
+use bellwire_core::opt_in::{BrowserFamily, OptInStep};
+use bellwire_store::audience::opt_in::{self, OptInView};
+use bellwire_store::keys::apps;
+use bellwire_store::operations::retrying::retrying;
+
+/// Routes that browsers may call.
+pub(in crate::api) fn public_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(report))
+}
+
+const PAGE_MAX: usize = 200;
+const PAGE_RULE: &str = "must be a path of 1 to 200 characters, without query and fragment, such as `/cart`";
+
+named! {
+    /// Element in which visitors subscribe.
+    pub(crate) enum OptInLayout {
+        /// Card in a corner of the page.
+        Card = "card",
+        /// Bar at the bottom of the page.
+        Bar = "bar",
+        /// Dialog in front of the page.
+        Dialog = "dialog",
+        /// `<bellwire-preferences>`.
+        Preferences = "preferences",
+    }
+}
+
+/// Steps of a visitor.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OptInReport {
+    /// Steps that were taken at once, 1 to 4.
+    #[schema(min_items = 1, max_items = 4)]
+    steps: Vec<OptInStep>,
+    /// Element in which they were taken.
+    layout: OptInLayout,
+    /// Variant of the prompt. Null: none.
+    #[schema(min_length = 1, max_length = 64)]
+    variant: Option<String>,
+    /// Path of the page, without query and fragment: 1 to 200 characters.
+    #[schema(min_length = 1, max_length = 200)]
+    page: String,
+    /// The new subscription, with the step `granted`. Whether it is still there is counted after 7 and 30 days.
+    subscription: Option<SubscriptionId>,
+}
+
+impl OptInReport {
+    fn check(&self, settings: &PromptSettings, faults: &mut Faults) {
+        faults.require((1..=4).contains(&self.steps.len()), "/steps", "must hold 1 to 4 steps");
+        let variant = self.variant.as_deref().unwrap_or_default();
+        faults.require(settings.has_variant(variant), "/variant", "names no variant of the app's prompt");
+        let is_path = self.page.starts_with('/') && !self.page.contains(['?', '#']);
+        faults.require(is_path && is_plain_text(&self.page, PAGE_MAX), "/page", PAGE_RULE);
+        let is_granted = self.subscription.is_none() || self.steps.contains(&OptInStep::Granted);
+        faults.require(is_granted, "/subscription", "is allowed only with the step `granted`");
+    }
+}
+
+/// Reports steps from a visitor to a subscriber, by a page. They are counted by day, page, element, variant and browser, without an id
+/// of the visitor. The browser's name is read from `User-Agent`.
+#[utoipa::path(post, path = "/v1/apps/{app}/prompt/steps", tag = "Subscriptions", request_body = OptInReport, security(()),
+    responses((status = 204)))]
+pub(crate) async fn report(
+    client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, headers: HeaderMap,
+    Draft(report, mut faults, _): Draft<OptInReport>,
+) -> Result<StatusCode, Problem> {
+    let (app, now) = (client.app.id, state.clock.now());
+    report.check(&PromptSettings::restore(apps::read_prompt(&state.pool, app).await?), &mut faults);
+    faults.finish()?;
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let view = OptInView {
+        page: &report.page,
+        layout: report.layout.name(),
+        variant: report.variant.as_deref().unwrap_or_default(),
+        browser: BrowserFamily::of(agent.unwrap_or_default()),
+    };
+    let is_known = retrying(|| async {
+        let mut tx = state.begin().await?;
+        let is_known = opt_in::record(&mut tx, app, &view, &report.steps, report.subscription, now).await?;
+        if is_known {
+            tx.commit().await?;
+        }
+        Ok(is_known)
+    });
+    if !is_known.await? {
+        return Err(Problem::invalid_member("/subscription", "names no subscription of this app"));
+    }
+    report.steps.iter().for_each(|step| state.metrics.opt_in_step(*step));
+    Ok(StatusCode::NO_CONTENT)
+}
