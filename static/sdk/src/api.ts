@@ -1,4 +1,4 @@
-import type { Click, Conversion, Details, Failure, Message, Obstacle, Refused } from "./types.js";
+import type { Click, Conversion, Details, Failure, Message, Muted, Obstacle, Refused } from "./types.js";
 
 export type * from "./types.js";
 
@@ -31,7 +31,7 @@ export interface Options {
 }
 
 export type Status =
-  | { state: "subscribed"; id: string; topics: string[]; tags: string[]; userId: string | null }
+  | { state: "subscribed"; id: string; topics: string[]; tags: string[]; userId: string | null; muted: Muted | null }
   /** The person agreed, but the browser or the server has not finished. The SDK retries, on the next visit at the latest. */
   | { state: "pending" }
   /** `granted`: `subscribe()` shows no question. */
@@ -141,10 +141,15 @@ export interface Client {
    * without user, topics and tags replaces it.
    */
   logout(options?: { stayAnonymous?: boolean }): Promise<Result>;
-  /** Replaces the topics of the subscription. Without a subscription, this and the next two fail with `not-subscribed`. */
+  /** Replaces the topics of the subscription. Without a subscription, this and the next three fail with `not-subscribed`. */
   setTopics(topics: string[]): Promise<Result>;
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
+  /**
+   * Mutes the subscription: only transactional messages reach this browser. `until`, a date or a text of RFC 3339, is at most
+   * 366 days ahead; without it the mute has no end. `null` ends the mute.
+   */
+  setMuted(muted: null | { until?: string | Date | null }): Promise<Result>;
   /**
    * Reports an event of this browser, or of its user, to campaigns that events trigger. The app's permission `track_events` is
    * required. `name`: 1 to 64 letters, digits, `_`, `-` or `.`. Attempts are repeated for some seconds, but nothing is stored:

@@ -1,8 +1,19 @@
-import type { Client, Events, Failure, Options, PromptOptions, PromptResult, Refused, Result, Status } from "./api.js";
+import type {
+  Client,
+  Events,
+  Failure,
+  Muted,
+  Options,
+  PromptOptions,
+  PromptResult,
+  Refused,
+  Result,
+  Status,
+} from "./api.js";
 import { MESSAGES, obstacle } from "./page/environment";
 import { optionsFault, serverOf } from "./page/options";
 import { ask } from "./page/prompt";
-import { workerPlace } from "./page/worker";
+import { failure as finalFailure, workerPlace } from "./page/worker";
 import { alone } from "./shared/alone";
 import { clock } from "./shared/clock";
 import { noteSeen, StorageError } from "./shared/database";
@@ -35,8 +46,8 @@ export function init(options: Options): Client {
   const listeners: { [E in keyof Events]?: Set<(detail: Events[E]) => void> } = {};
   const place = blocked ? undefined : workerPlace(options, server);
   const channel = blocked ? undefined : newsChannel();
-  let lastStatus = "";
-  let asked = false;
+  let lastStatus: string | undefined;
+  let asked: boolean | undefined;
   let retryMs = RETRY_MIN_MS;
   let callOff = () => {};
   /** Id or slug of another app that is subscribed in this scope. */
@@ -70,8 +81,15 @@ export function init(options: Options): Client {
     }
     if (!saved?.wanted || permission === "default") return { state: "unsubscribed", permission };
     if (!settled(saved)) return { state: "pending" };
-    const { topics = [], tags = [] } = saved.said;
-    return { state: "subscribed", id: saved.id!, topics, tags, userId: saved.userId ?? null };
+    const { topics = [], tags = [], muted = null } = saved.said;
+    return {
+      state: "subscribed",
+      id: saved.id!,
+      topics,
+      tags,
+      userId: saved.userId ?? null,
+      muted: muted as Muted | null, // as the server confirmed it
+    };
   }
 
   const record = async () => place?.scope.then((scope) => load(scope, app)).catch(() => undefined);
@@ -92,31 +110,31 @@ export function init(options: Options): Client {
     // Without it, developers would not learn why a topic stays empty.
     refused?.forEach(({ pointer, detail }) => console.warn(pointer, detail));
     // Errors that only the site's developers can correct.
-    if (failure && ["refused", "worker"].includes(failure.reason)) console.warn(`Bellwire: ${failure.message}`);
+    if (failure && /^(refused|worker)$/.test(failure.reason)) console.warn(`Bellwire: ${failure.message}`);
     return failure ? { ok: false, status: now, ...failure } : { ok: true, status: now, refused };
   }
 
   const fail = (reason: keyof typeof MESSAGES | "invalid-options") =>
-    answer({ reason, message: fault ?? MESSAGES[reason as keyof typeof MESSAGES], retrying: false });
+    answer(finalFailure(fault ?? MESSAGES[reason as keyof typeof MESSAGES], reason));
 
   /** Changes the record, then updates browser and server accordingly. All calls use this function. */
-  async function settle(change: (saved: Saved) => unknown = () => {}, wish: Wish = {}): Promise<Result> {
+  async function settle(change?: (saved: Saved) => unknown, wish: Wish = {}): Promise<Result> {
     if (!place) return fail(blocked!);
     let failure: Failure | undefined;
-    let changed = false;
-    let drains = false;
-    let cutOff = false;
+    let changed: boolean | undefined;
+    let drains: boolean | undefined;
+    let cutOff: boolean | undefined;
     try {
       const scope = await place.scope;
       failure = await alone(scope, async () => {
         const saved = await loadFor(scope, app, server);
         const before = JSON.stringify(saved);
-        const { unsaid, wanted } = structuredClone(saved);
-        change(saved);
+        const { unsaid, wanted } = JSON.parse(before) as Saved;
+        change?.(saved);
         const said = saved.unsaid;
         owner = await otherOwner(scope, app);
         if (owner && saved.wanted) {
-          return { reason: "worker", message: foreign(owner), retrying: false } as const;
+          return finalFailure(foreign(owner));
         }
         if (!saved.wanted && !saved.renew && !saved.ended.length) {
           if (JSON.stringify(saved) !== before) await save(saved);
@@ -146,7 +164,7 @@ export function init(options: Options): Client {
       failure = error as Failure;
       if (!failure.reason) {
         console.error(error);
-        failure = { reason: "unexpected", message: String(error), retrying: false };
+        failure = finalFailure(String(error), "unexpected");
       }
     }
     if (cutOff) await clear();
@@ -157,15 +175,11 @@ export function init(options: Options): Client {
   }
 
   /** Retries later, at growing intervals, while a retry can succeed. */
-  function plan(failure?: Failure, drains = false): void {
+  function plan(failure?: Failure, drains?: boolean): void {
     callOff();
-    if (!failure?.retrying) {
-      retryMs = RETRY_MIN_MS;
-      if (drains) callOff = clock.later(DRAIN_MS, () => void settle());
-      return;
-    }
-    callOff = clock.later(retryMs * clock.jitter(), () => void settle());
-    retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
+    const retries = failure?.retrying;
+    if (retries || drains) callOff = clock.later(retries ? retryMs * clock.jitter() : DRAIN_MS, () => void settle());
+    retryMs = retries ? Math.min(retryMs * 2, RETRY_MAX_MS) : RETRY_MIN_MS;
   }
 
   async function subscribe(details = {}): Promise<Result> {
@@ -177,7 +191,7 @@ export function init(options: Options): Client {
       permission = await Notification.requestPermission().catch(() => "default" as const);
     }
     if (!owner && permission !== "granted") return fail(permission === "denied" ? "denied" : "dismissed");
-    const want = (saved: Saved) => Object.assign(saved, { wanted: true, unsaid: { ...saved.unsaid, ...details } });
+    const want = (saved: Saved) => ((saved.wanted = true), Object.assign(saved.unsaid, details));
     return settle(want, { explicit: true }).finally(flush);
   }
 
@@ -224,8 +238,7 @@ export function init(options: Options): Client {
 
   /** Removes displayed notifications for another user than the current one. */
   async function clearOfOthers(): Promise<void> {
-    if (userId === undefined) return;
-    const other = (await record())?.userId;
+    const other = userId !== undefined && (await record())?.userId;
     if (other && other !== userId) await clear();
   }
 
@@ -238,11 +251,7 @@ export function init(options: Options): Client {
   async function logout({ stayAnonymous = false } = {}): Promise<Result> {
     setUser();
     const cleared = clear();
-    const result = await settle((saved) => {
-      const { wanted } = saved;
-      end(saved);
-      saved.wanted = wanted && stayAnonymous;
-    });
+    const result = await settle((saved) => end(saved, stayAnonymous));
     await cleared;
     await clear(); // notifications that arrived before the subscription ended
     return result;
@@ -261,10 +270,9 @@ export function init(options: Options): Client {
     if (owner) console.warn(`Bellwire: ${foreign(owner)}`);
     if (owner || now.state !== "unsubscribed" || until > clock.now()) return { answer: "not-needed" };
     const answer = await ask(options, () => subscribe(details));
-    if (answer === "removed") return { answer: "not-needed" };
-    if (answer !== "later") return { answer: "accepted", result: await answer.accepted };
-    await settle((saved) => (saved.later = clock.now() + againAfterDays * DAY_MS));
-    return { answer: "later" };
+    if (typeof answer === "object") return { answer: "accepted", result: await answer.accepted };
+    if (answer === "later") await settle((saved) => (saved.later = clock.now() + againAfterDays * DAY_MS));
+    return { answer };
   }
 
   async function visit(): Promise<Status> {
@@ -327,6 +335,8 @@ export function init(options: Options): Client {
     setTopics: (topics) => set({ topics }),
     setTags: (tags) => set({ tags }),
     setAttributes: (attributes) => set({ attributes }),
+    setMuted: (muted) =>
+      set({ muted: muted && { until: muted.until && isNaN(muted.until as never) ? `${muted.until}` : muted.until } }),
     track: (name, properties, { id } = {}) => report("events", name, { id, properties }),
     converted: (name, conversion) => report("conversions", name, conversion),
     clear,

@@ -12,6 +12,12 @@ export interface Details {
   consentSource?: string;
 }
 
+/** Mute of a subscription, which only transactional messages reach meanwhile. */
+export interface Muted {
+  /** Time of the end, in RFC 3339. Null: the mute has no end. */
+  until: string | null;
+}
+
 /** Details of a conversion. A value needs its currency, and a currency its value. */
 export type Conversion = {
   /** Id of your own, such as the number of an order. Calls with the same id count once. By default each call counts. */
@@ -69,7 +75,7 @@ export type Reason =
   | "dismissed"
   /** Called outside a click or key press, where browsers show no question. */
   | "no-gesture"
-  /** No subscription. Topics, tags, attributes, events and conversions were not stored. `subscribe()` takes the first three. */
+  /** No subscription. The change, event or conversion was not stored. `subscribe()` takes topics, tags and attributes. */
   | "not-subscribed"
   /** The server is unreachable. The change is stored and retried. */
   | "offline"

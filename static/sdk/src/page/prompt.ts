@@ -29,8 +29,8 @@ function element<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** `removed`: the page removed the question before an answer. */
-export type Answer<T> = { accepted: T } | "later" | "removed";
+/** `not-needed`: the page removed the question before an answer. */
+export type Answer<T> = { accepted: T } | "later" | "not-needed";
 
 /** Shows the question. Calls `accept` inside the click. */
 export function ask<T>(options: PromptOptions, accept: () => T): Promise<Answer<T>> {
@@ -52,10 +52,7 @@ export function ask<T>(options: PromptOptions, accept: () => T): Promise<Answer<
   const before = document.activeElement as HTMLElement | null;
 
   return new Promise((resolve) => {
-    let open = true;
     const close = (answer: Answer<T>) => {
-      if (!open) return;
-      open = false;
       watch.disconnect();
       box.remove();
       before?.focus?.(); // a removed dialog does not restore the focus
@@ -65,7 +62,7 @@ export function ask<T>(options: PromptOptions, accept: () => T): Promise<Answer<
     later.onclick = () => close("later");
     yes.onclick = () => close({ accepted: accept() });
     // A page may empty the element, or replace a part of itself, at any time.
-    const watch = new MutationObserver(() => box.isConnected || close("removed"));
+    const watch = new MutationObserver(() => box.isConnected || close("not-needed"));
     (options.into ?? document.body).append(box);
     if (box instanceof HTMLDialogElement) {
       box.onclose = () => close("later");

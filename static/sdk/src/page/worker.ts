@@ -1,4 +1,4 @@
-import type { Failure, Options } from "../api";
+import type { Failure, Options, Reason } from "../api";
 import { StorageError } from "../shared/database";
 
 const ACTIVATION_MS = 20_000;
@@ -9,7 +9,8 @@ export interface WorkerPlace {
   registration(make: boolean): Promise<ServiceWorkerRegistration | undefined>;
 }
 
-const failure = (message: string): Failure => ({ reason: "worker", message, retrying: false });
+/** Failure that no retry can correct, by default of the site's worker or scope. */
+export const failure = (message: string, reason: Reason = "worker"): Failure => ({ reason, message, retrying: false });
 
 /** Finds or registers the site's service worker. */
 export function workerPlace({ app, serviceWorker = {} }: Options, server: string): WorkerPlace {
@@ -34,7 +35,7 @@ export function workerPlace({ app, serviceWorker = {} }: Options, server: string
       if (!make) return there;
       const script = there && (there.active ?? there.waiting ?? there.installing)?.scriptURL;
       // The same script with another query is the site's own registration. Replacing it would make both alternate.
-      if (there && script && new URL(script).pathname === pathname) return activated(there);
+      if (script && new URL(script).pathname === pathname) return activated(there);
       if (script && !serviceWorker.url) {
         throw failure(`${script} has this scope: import our script there and give serviceWorker.url, or give a scope.`);
       }

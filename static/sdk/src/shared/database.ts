@@ -31,9 +31,6 @@ function open(): Promise<IDBDatabase> {
       database.onclose = () => (opening = undefined);
       resolve(database);
     };
-  }).catch((error) => {
-    opening = undefined;
-    throw error;
   });
   return opening;
 }

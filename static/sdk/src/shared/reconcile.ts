@@ -23,6 +23,9 @@ export interface Wish {
   refused?: Refused[];
 }
 
+/** Values that the server has. */
+const KEPT = ["topics", "tags", "attributes", "muted"] as const;
+
 interface View {
   id: string;
   state: string;
@@ -31,6 +34,7 @@ interface View {
   topics: string[];
   tags: string[];
   attributes: Said["attributes"];
+  muted?: Said["muted"];
 }
 
 /**
@@ -82,9 +86,7 @@ const allowed = () => typeof Notification === "undefined" || Notification.permis
 /** Whether another person uses the browser than the subscription belongs to. */
 function changeUser(saved: Saved, { userId }: Wish): void {
   if (userId === undefined || !saved.userId || saved.userId === userId) return;
-  const { wanted } = saved;
-  end(saved);
-  saved.wanted = wanted && userId !== null;
+  end(saved, userId !== null);
 }
 
 /** Sends locale and time zone only if they differ from the last ones sent, so changes by servers are kept. */
@@ -233,9 +235,9 @@ async function lookUp(saved: Saved): Promise<View | undefined> {
 }
 
 /** After the end of a subscription, the server's lists are no longer the person's choice. */
-function adopt(saved: Saved, { state, topics, tags, attributes, user_id }: View): void {
-  if (state === "active") Object.assign(saved.said, { topics, tags, attributes });
-  saved.userId = user_id;
+function adopt(saved: Saved, view: View): void {
+  if (view.state === "active") for (const name of KEPT) saved.said[name] = view[name] as never;
+  saved.userId = view.user_id;
 }
 
 async function register(
@@ -246,8 +248,7 @@ async function register(
   view: View | undefined,
   wish: Wish,
 ): Promise<void> {
-  const { id, token, endpoint } = saved;
-  const known = () => endpoint === subscription.endpoint;
+  const known = () => saved.endpoint === subscription.endpoint;
   const { userId: user_id, userToken: user_token } = wish;
   const post = (past?: object, token?: string) => {
     // The server keeps the values of a known subscription, also for its replacement, and has newer values.
@@ -266,6 +267,7 @@ async function register(
     Object.assign(saved.said, saved.unsaid);
     saved.unsaid = {}; // including the refused values, which would be refused each time
   };
+  const { id, token } = saved;
   const anew = () => post(token ? { replaces: { id, token } } : undefined);
 
   let answer = await (known() ? post(undefined, token) : anew());
@@ -273,8 +275,7 @@ async function register(
   if (code === "belongs_to_user" && known()) {
     // The server bound the subscription to a user, which ended the token.
     if (user_id === null) return letGo(saved, registration);
-    const { topics, tags, attributes } = saved.unsaid;
-    if (topics || tags || attributes) throw refusal(answer);
+    if (KEPT.some((name) => saved.unsaid[name] !== undefined)) throw refusal(answer);
     return agreed();
   }
   if (["endpoint_taken", "vapid_key_differs", "belongs_to_user"].includes(code)) {
@@ -304,7 +305,7 @@ export function keyOf(subscription: PushSubscription, saved: Saved): string | un
   const octets = subscription.options?.applicationServerKey;
   if (!octets) return saved.key;
   const base64 = btoa(String.fromCharCode(...new Uint8Array(octets)));
-  return base64.replace(/[+/=]/g, (character) => ({ "+": "-", "/": "_" })[character] ?? "");
+  return base64.replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
 }
 
 /** Throws a failure for a response that no Bellwire server sends: `server` may be wrong, or a proxy responds instead. */

@@ -1,8 +1,10 @@
 import type { Details } from "../types";
+import { clock } from "./clock";
 import { within } from "./database";
 
-/** `Details` with values that the page reads from the browser. */
+/** `Details` with the mute, and values that the page reads from the browser. */
 export interface Said extends Details {
+  muted?: { until?: string | Date | null } | null;
   locale?: string;
   timezone?: string;
 }
@@ -51,7 +53,13 @@ export async function loadAll(scope: string): Promise<Saved[]> {
   const found = await within<Saved[]>(["saved"], "readonly", (store) => store("saved").getAll(keys));
   const records = new Map<string, Saved>();
   // The key of an earlier version comes first, and a record under today's key replaces it.
-  for (const record of found) if (record.v === 1) records.set(record.app, { ...record, scope });
+  for (const record of found) {
+    if (record.v !== 1) continue;
+    records.set(record.app, { ...record, scope });
+    // The server would refuse the end of a mute that waited too long for a connection.
+    for (const values of [record.said, record.unsaid])
+      if (Date.parse(values.muted?.until as string) < clock.now()) delete values.muted;
+  }
   return [...records.values()];
 }
 
@@ -91,13 +99,16 @@ export async function save(saved: Saved): Promise<void> {
 /** Whether the server confirmed all values. */
 export const settled = (saved: Saved) => !!saved.id && !saved.renew && !Object.keys(saved.unsaid).length;
 
-/** Ends the subscription in the record. `reconcile` then ends it in the browser and at the server, also after a crash. */
-export function end(saved: Saved): void {
+/**
+ * Ends the subscription in the record. `reconcile` then ends it in the browser and at the server, also after a crash. With
+ * `stays`, a new one replaces it.
+ */
+export function end(saved: Saved, stays = false): void {
   if (saved.id) {
     const ended = { url: `${base(saved)}/subscriptions/${saved.id}`, token: saved.token };
     saved.ended = [...saved.ended, ended].slice(-ENDED_MAX);
   }
   saved.renew ||= saved.wanted; // even without a response: the server may have stored the subscription
-  Object.assign(saved, { wanted: false, said: {}, unsaid: {}, checked: 0, userId: null });
+  Object.assign(saved, { wanted: saved.wanted && stays, said: {}, unsaid: {}, checked: 0, userId: null });
   delete saved.id, delete saved.token, delete saved.endpoint, delete saved.key, delete saved.rotating;
 }

@@ -4,9 +4,11 @@ import { clock } from "./clock";
 /** Response. Status 0: the server is unreachable. */
 export interface Answer {
   status: number;
-  body: any;
+  body?: any;
   /** Address of the request. */
   url: string;
+  /** Pause that the server demands before a retry. */
+  pauseMs?: number;
 }
 
 const TIMEOUT_MS = 10_000;
@@ -21,14 +23,14 @@ export const transient = (status: number) => status === 0 || status === 408 || s
  */
 export async function call(method: string, url: string, body?: unknown, token?: string, tries = 3): Promise<Answer> {
   for (let tried = 1; ; tried++) {
-    const [answer, retryAfterMs] = await attempt(method, url, body, token);
-    const pauseMs = retryAfterMs ?? 500 * 2 ** tried * clock.jitter();
+    const answer = await attempt(method, url, body, token);
+    const { pauseMs = 500 * 2 ** tried * clock.jitter() } = answer;
     if (!transient(answer.status) || tried >= tries || pauseMs > PATIENCE_MS) return answer;
     await clock.wait(pauseMs);
   }
 }
 
-async function attempt(method: string, url: string, body: unknown, token?: string): Promise<[Answer, number?]> {
+async function attempt(method: string, url: string, body: unknown, token?: string): Promise<Answer> {
   try {
     const isJson = typeof body === "object";
     const headers: Record<string, string> = {};
@@ -43,10 +45,14 @@ async function attempt(method: string, url: string, body: unknown, token?: strin
       signal: AbortSignal.timeout?.(TIMEOUT_MS),
     });
     const after = parseInt(response.headers.get("Retry-After")!);
-    const answer = { status: response.status, body: await response.json().catch(() => undefined), url };
-    return [answer, after >= 0 ? after * 1000 : undefined];
+    return {
+      status: response.status,
+      body: await response.json().catch(() => undefined),
+      url,
+      pauseMs: after >= 0 ? after * 1000 : undefined,
+    };
   } catch {
-    return [{ status: 0, body: undefined, url }];
+    return { status: 0, url };
   }
 }
 

@@ -9,7 +9,7 @@ import { BellwirePrompt as ReactPrompt, usePush as useReactPush } from "../../sr
 import { BellwirePrompt as VuePrompt, usePush as useVuePush } from "../../src/vue";
 
 const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
-const SUBSCRIBED: Status = { state: "subscribed", id: "sub_1", topics: ["news"], tags: [], userId: null };
+const SUBSCRIBED: Status = { state: "subscribed", id: "sub_1", topics: ["news"], tags: [], userId: null, muted: null };
 const REFUSED: Result = {
   ok: false,
   status: { state: "denied" },

@@ -20,7 +20,7 @@ describe("subscribe", () => {
     });
     expect(result).toEqual({
       ok: true,
-      status: { state: "subscribed", id: "sub_1", topics: ["news"], tags: ["vip"], userId: null },
+      status: { state: "subscribed", id: "sub_1", topics: ["news"], tags: ["vip"], userId: null, muted: null },
     });
     const [request] = browser.server.requests("POST");
     expect(request!.body).toMatchObject({

@@ -29,6 +29,7 @@ export class Browser {
 
   constructor() {
     const browser = this;
+    this.server.now = () => this.now;
     vi.stubGlobal("indexedDB", new IDBFactory());
     vi.stubGlobal("fetch", this.server.fetch);
     vi.stubGlobal("isSecureContext", true);

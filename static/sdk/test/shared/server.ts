@@ -13,6 +13,7 @@ export interface Row {
   former: string[];
   tags: string[];
   attributes: object;
+  muted: { until: string | null } | null;
   locale?: string;
   /** A receipt has confirmed the keys: no others replace them. */
   proven?: boolean;
@@ -40,6 +41,7 @@ export class FakeServer {
   /** Apps of the server. All share rows and key, as apps with an imported key may. */
   apps = ["shop"];
   online = true;
+  now = () => 0;
   /** Topics of the app, and who may join them. Pages make those that they name unless `browsersMay` lacks it. */
   topics: Record<string, "anyone" | "server"> = {};
   browsersMay = ["create_topics", "set_tags", "set_attributes"];
@@ -116,8 +118,13 @@ export class FakeServer {
   private register({ body, token }: Asked): Response {
     const { subscription, replaces, user_id, user_token, vapid_key_id, ...said } = body;
     if (user_id && user_token !== `signed ${user_id}`) return problem(403, "user_token_invalid");
-    const nothing = { user_id: null, topics: [], former: [], tags: [], attributes: {} };
+    const nothing = { user_id: null, topics: [], former: [], tags: [], attributes: {}, muted: null };
     if (said.topics?.includes("bad")) return problem(422, "invalid", [{ pointer: "/topics/0" }]);
+    if (said.muted) {
+      said.muted = { until: said.muted.until ?? null };
+      if (said.muted.until && !(Date.parse(said.muted.until) > this.now()))
+        return problem(422, "invalid", [{ pointer: "/muted/until" }]);
+    }
     const old = replaces && this.rows.find((row) => row.id === replaces.id && row.token === replaces.token);
     if (replaces && !old) return problem(422, "invalid", [{ pointer: "/replaces" }]);
     let row = this.rows.find(({ endpoint }) => endpoint === subscription.endpoint);
@@ -148,7 +155,7 @@ export class FakeServer {
     } else {
       const n = this.rows.length + 1;
       const alive = former && ["active", "suspended", "gone", "expired"].includes(former.state) ? former : undefined;
-      const { topics, former: lost, tags, attributes } = alive ?? nothing;
+      const { topics, former: lost, tags, attributes, muted } = alive ?? nothing;
       const { endpoint, keys } = subscription;
       const state = "active";
       const ids = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id };
@@ -162,6 +169,7 @@ export class FakeServer {
         former: [],
         tags,
         attributes,
+        muted,
       };
       this.rows.push(row);
     }

@@ -10,6 +10,7 @@ const SUBSCRIBED: Status = {
   topics: ["news", "hidden"],
   tags: ["vip"],
   userId: "ann",
+  muted: null,
 };
 const PROMPT: PromptSettings = {
   enabled: true,
