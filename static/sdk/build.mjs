@@ -15,6 +15,7 @@ const MAX_OCTETS = {
   "diagnose.js": 8_000,
   "service-worker.js": 8_900,
   "ui.js": 6_100,
+  "ui/preferences.js": 3_000,
 };
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
@@ -39,6 +40,9 @@ const lazy = {
       path: `./ui/${basename(path, ".json")}.js`,
       external: true,
     }));
+    build.onResolve({ filter: /\/preferences_form$/ }, ({ kind, path }) =>
+      kind === "entry-point" ? undefined : { path: "./ui/preferences.js", external: true },
+    );
   },
 };
 
@@ -105,7 +109,13 @@ await build({
   define,
   outfile: "dist/ui.js",
 });
-mkdirSync(join(dist, "ui"));
+await build({
+  ...common,
+  plugins: [lazy],
+  entryPoints: ["src/ui/preferences_form.ts"],
+  format: "esm",
+  outfile: "dist/ui/preferences.js",
+});
 const languages = readdirSync(join(here, "src/ui/texts")).map((file) => basename(file, ".json"));
 for (const language of languages) {
   const texts = JSON.parse(readFileSync(join(here, `src/ui/texts/${language}.json`), "utf8"));
@@ -155,8 +165,8 @@ function pack() {
     copyFileSync(from, join(staged, to));
   };
   const loaded = Object.values(exports).map((entry) => entry.default);
-  const texts = languages.map((language) => `dist/ui/${language}.js`);
-  for (const name of [...loaded, ...[...typed].map((name) => `dist/${name}`), ...texts].filter(Boolean))
+  const onDemand = ["preferences", ...languages].map((name) => `dist/ui/${name}.js`);
+  for (const name of [...loaded, ...[...typed].map((name) => `dist/${name}`), ...onDemand].filter(Boolean))
     put(join(here, name), name);
   for (const name of ["README.md", "LICENSE"]) put(join(here, name), name);
   for (const name of ["LICENSE-MIT", "LICENSE-APACHE"]) put(join(here, "../..", name), name);

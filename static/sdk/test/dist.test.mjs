@@ -10,7 +10,7 @@ const read = (name) => readFileSync(new URL(`../dist/${name}`, import.meta.url))
 describe("what is built", () => {
   it("stays within its budget as one module", () => {
     const guide = read("../../../docs/browser.md").toString();
-    for (const name of ["bellwire.js", "service-worker.js", "diagnose.js", "ui.js"]) {
+    for (const name of ["bellwire.js", "service-worker.js", "diagnose.js", "ui.js", "ui/preferences.js"]) {
       const row = guide.match(new RegExp(`/sdk/${name}\`[^|]*\\| ([\\d,]+) \\| ([\\d,]+) \\|`));
       const [size, max] = row.slice(1).map((figure) => Number(figure.replace(",", "")));
       const octets = gzipSync(read(name), { level: 9 }).length;
@@ -38,12 +38,15 @@ describe("what is built", () => {
     expect(read("diagnose.d.ts").toString()).toContain("function diagnose(client: Client");
   });
 
-  it("loads one language of the elements", () => {
+  it("loads one language and the preferences on demand", () => {
     const code = read("ui.js").toString();
-    const loaded = code.match(/import\(.*?\)/g).map((call) => call.match(/"\.\/(ui\/..\.js)"/)[1]);
-    expect(loaded).toHaveLength(12);
-    for (const name of loaded) expect(gzipSync(read(name)).length, name).toBeLessThan(1_200);
-    expect(code).not.toMatch(/\.innerHTML|\.cssText|setAttribute\("style/);
+    const loaded = code.match(/import\(.*?\)/g).map((call) => call.match(/"\.\/(ui\/\w+\.js)"/)[1]);
+    const languages = loaded.filter((name) => name !== "ui/preferences.js");
+    expect([loaded.length, languages.length]).toEqual([13, 12]);
+    for (const name of languages) expect(gzipSync(read(name)).length, name).toBeLessThan(1_200);
+    expect(read("ui/preferences.js").toString()).not.toMatch(/\bimport\b|indexedDB|adoptedStyleSheets/);
+    for (const name of ["ui.js", "ui/preferences.js"])
+      expect(read(name).toString()).not.toMatch(/\.innerHTML|\.cssText|setAttribute\("style/);
     for (const name of ["react.js", "vue.js"]) expect(read(name).toString()).toContain('import("./ui.js")');
   });
 
@@ -67,6 +70,17 @@ describe("what is built", () => {
     vm.runInContext(outputFiles[0].text, context);
     expect(await context.client.ready).toEqual({ state: "invalid-options" });
     expect(errors[0]).toContain("`server` is undefined");
+  });
+
+  it("gives bundlers the elements and what they load", async () => {
+    const resolveDir = new URL("..", import.meta.url).pathname;
+    const stdin = { contents: `import { ui } from "./dist/ui.js"; globalThis.ui = ui;`, resolveDir };
+    const options = { stdin, bundle: true, splitting: true, format: "esm", write: false, outdir: "out" };
+    const { outputFiles, warnings } = await build(options);
+    expect(warnings).toEqual([]);
+    const names = outputFiles.map(({ path }) => path.replace(/.*\/|-\w+\.js$/g, "")).sort();
+    expect(names).toEqual(expect.arrayContaining(["de", "en", "preferences", "zh"]));
+    expect(outputFiles).toHaveLength(14);
   });
 
   it("is harmless without a window", () => {

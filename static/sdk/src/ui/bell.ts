@@ -23,7 +23,7 @@ async function displayed(kit: Kit): Promise<string[]> {
 export class Bell extends BellwireElement {
   protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
     const { prompt } = await kit.config;
-    const { lang, dir, t } = await this.wording(prompt, kit);
+    const { lang, dir, t } = await this.wording(prompt.texts, kit.texts);
     if (!isCurrent()) return;
     const badge = make("span", "badge", { "aria-hidden": "true" });
     const bell = button("bell", "", async () => {
@@ -31,7 +31,7 @@ export class Bell extends BellwireElement {
       void update();
       open();
     });
-    const preferences = new Preferences();
+    const preferences = new Preferences(true);
     const dialog = make(
       "dialog",
       "dialog",
@@ -45,6 +45,7 @@ export class Bell extends BellwireElement {
     );
     const open = () => {
       preferences.client = kit.client;
+      if (!preferences.isDrawn) preferences.remove(); // so that it starts again
       dialog.prepend(preferences);
       dialog.showModal();
     };

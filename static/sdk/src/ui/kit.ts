@@ -116,9 +116,9 @@ export abstract class BellwireElement extends Base {
   }
 
   /** Texts in the language of the page around the element. */
-  protected wording(prompt: PromptSettings, { texts }: Partial<Kit> = {}): Promise<Wording> {
+  protected wording(...overrides: Overrides[]): Promise<Wording> {
     const tag = this.closest<HTMLElement>("[lang]")?.lang || navigator.language;
-    return wording(tag, prompt.texts, texts ?? {});
+    return wording(tag, ...overrides);
   }
 
   /** Reports a step to the page, for its own statistics. */

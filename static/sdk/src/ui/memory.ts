@@ -8,7 +8,10 @@ interface Stored {
   visits: number;
   /** Time of the last page. */
   last: number;
+  /** Random number that decides whether the prompt may ask. */
   luck: number;
+  /** Random number that selects the variant, independent of `luck`. */
+  draw: number;
   until: number;
   /** Displayed notifications that the person saw in the bell. */
   read: string[];
@@ -17,7 +20,7 @@ interface Stored {
 /** Storage of the elements, without cookies. A browser that stores nothing gets a record for the page. */
 export class Memory {
   readonly #key: string;
-  #stored: Stored = { visits: 0, last: 0, luck: Math.random(), until: 0, read: [] };
+  #stored: Stored = { visits: 0, last: 0, luck: Math.random(), draw: Math.random(), until: 0, read: [] };
 
   constructor(app: string) {
     this.#key = `bellwire ${app}`;

@@ -1,19 +1,13 @@
 import { clock } from "../shared/clock";
 import type { Way } from "./device";
-import { button, icon, make } from "./dom";
+import { button, make } from "./dom";
+import { accept, type Question, reportSteps, type Step } from "./funnel";
+import { guide } from "./guide";
 import { BellwireElement, isStandalone, type Kit, wayNow } from "./kit";
-import { isDue, type Layout, PLAIN, type PromptSettings } from "./settings";
-import type { Texts, Wording } from "./texts";
+import { isDue, type Layout, PLAIN, type PromptSettings, variantOf } from "./settings";
+import type { Wording } from "./texts";
 
 const DAY_MS = 86_400_000;
-const SHARE = "M12 3v12M8 7l4-4 4 4M6 11H5v10h14V11h-1";
-
-/** Steps that lead to notifications where the browser cannot ask. */
-export function guide(way: Exclude<Way, "ask">, t: Texts): HTMLElement {
-  if (way === "in_app" || way === "install_update") return make("p", "guide", {}, t[way]);
-  const share = make("li", "", {}, `${t[way]} `, way === "install_share" && icon(SHARE));
-  return make("ol", "guide", {}, share, make("li", "", {}, t.install_add), make("li", "", {}, t.install_open));
-}
 
 export class Prompt extends BellwireElement {
   // The region is there before its content, so that screen readers announce the content.
@@ -58,56 +52,56 @@ export class Prompt extends BellwireElement {
   async show(): Promise<boolean> {
     const { kit } = this;
     if (!kit) return false;
+    const { client, memory } = kit;
     const isCurrent = this.run();
     const { prompt } = await kit.config;
-    const wording = await this.wording(prompt, kit);
+    const variant = variantOf(prompt, memory.load().draw);
+    const wording = await this.wording(prompt.texts, variant?.texts ?? {}, kit.texts);
     await this.#isHeard;
-    const way = wayNow(await kit.client.status());
+    const way = wayNow(await client.status());
     if (!way || !isCurrent() || this.#box?.isConnected) return false;
-    this.ends.push(kit.client.on("change", (now) => wayNow(now) || this.#close()));
-    const wait = (days: number) => kit.memory.save({ until: clock.now() + days * DAY_MS });
-    const later = (days: number, step: "later" | "no") => () => {
+    this.ends.push(client.on("change", (now) => wayNow(now) || this.#close()));
+    const layout = this.#layout(variant?.layout ?? prompt.layout);
+    const question: Question = { layout, variant: variant?.name };
+    const wait = (days: number) => memory.save({ until: clock.now() + days * DAY_MS });
+    const later = (days: number, step: Step & ("later" | "no")) => () => {
       if (!this.#box?.isConnected) return;
       wait(days);
       this.#close();
       this.report(step);
+      // The end of a guide is no answer.
+      if (way === "ask") reportSteps(client, question, [step]);
     };
     const notNow = later(prompt.not_now_days, "later");
-    this.#draw(prompt, wording, way, notNow, later(prompt.no_days, "no"), async () => {
+    this.#draw(layout, wording, way, notNow, later(prompt.no_days, "no"), async () => {
       const { topics } = prompt;
-      // In the click, because browsers ask only then.
-      const asked = kit.client.subscribe({
-        ...(topics.length && { topics }),
-        consentSource: wording.t.title.slice(0, 200),
-      });
+      const consentSource = wording.t.title.slice(0, 200);
+      const asked = accept(client, { ...(topics.length && { topics }), consentSource }, question);
       this.#close();
       this.report("accepted");
       const result = await asked;
       if (!result.ok && result.reason === "dismissed") wait(prompt.not_now_days);
     });
     this.report("shown");
+    reportSteps(client, question, [way === "ask" ? "shown" : "guided"]);
     return true;
+  }
+
+  #layout(layout: Layout | undefined): Layout {
+    return (this.getAttribute("layout") as Layout | null) ?? layout ?? "card";
   }
 
   /** Shows what visitors would see with these settings. Its buttons do nothing. */
   async preview(settings: Partial<PromptSettings>, way: Way = "ask"): Promise<void> {
     super.disconnectedCallback();
     const isCurrent = this.run();
-    const prompt: PromptSettings = { ...PLAIN, ...settings };
-    const wording = await this.wording(prompt);
-    if (isCurrent()) this.#draw(prompt, wording, way);
+    const { layout, texts }: PromptSettings = { ...PLAIN, ...settings };
+    const wording = await this.wording(texts);
+    if (isCurrent()) this.#draw(this.#layout(layout), wording, way);
   }
 
-  #draw(
-    prompt: PromptSettings,
-    wording: Wording,
-    way: Way,
-    later?: () => void,
-    no?: () => void,
-    accept?: () => void,
-  ): void {
+  #draw(layout: Layout, wording: Wording, way: Way, later?: () => void, no?: () => void, accept?: () => void): void {
     const { lang, dir, t } = wording;
-    const layout = (this.getAttribute("layout") as Layout | null) ?? prompt.layout ?? "card";
     const isModal = layout === "dialog" && !!later;
     const title = make("h2", "title", { id: "title" }, way === "ask" ? t.title : t.install_title);
     const notNow = button("later", way === "ask" ? t.later : t.close, later);

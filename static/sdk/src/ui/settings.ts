@@ -2,6 +2,20 @@
 
 export type Layout = "card" | "bar" | "dialog";
 
+/** Texts in place of others, by language and name. */
+export type PromptTexts = Record<string, Record<string, string>>;
+
+/** Variant of the prompt, for the comparison of several. */
+export interface Variant {
+  name: string;
+  /** Share of the browsers, in proportion to the other weights. */
+  weight: number;
+  /** Null: that of the prompt. */
+  layout: Layout | null;
+  /** Texts in place of those of the prompt. */
+  texts: PromptTexts;
+}
+
 /** `prompt` of `…/config`. */
 export interface PromptSettings {
   /** Whether the prompt appears by itself. */
@@ -23,12 +37,14 @@ export interface PromptSettings {
   no_days: number;
   /** Days without the prompt after "not now". */
   not_now_days: number;
-  /** Texts in place of the built-in ones, by language and name. */
-  texts: Record<string, Record<string, string>>;
+  /** Texts in place of the built-in ones. */
+  texts: PromptTexts;
+  /** Empty: all browsers see the prompt as it is. */
+  variants: Variant[];
 }
 
 /** Settings while the server cannot be reached: the prompt does not appear by itself. */
-export const PLAIN = { topics: [] as string[], texts: {} } as PromptSettings;
+export const PLAIN = { topics: [] as string[], texts: {}, variants: [] as Variant[] } as PromptSettings;
 
 /** State of this browser and of the page view. */
 export interface Situation {
@@ -52,4 +68,10 @@ export function isDue(settings: PromptSettings, at: Situation): boolean {
   const { visits, seconds, scroll_percent, event, share_percent } = settings;
   if (at.luck * 100 >= share_percent || at.visits < visits) return false;
   return at.seconds >= seconds && at.scrolled >= scroll_percent && (!event || at.suggested.has(event));
+}
+
+/** Returns the variant of the browser with a random number from 0 to less than 1. Servers of earlier versions have no variants. */
+export function variantOf({ variants = [] }: PromptSettings, draw: number): Variant | undefined {
+  let left = draw * variants.reduce((sum, { weight }) => sum + weight, 0);
+  return variants.find(({ weight }) => (left -= weight) < 0);
 }

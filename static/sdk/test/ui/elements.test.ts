@@ -1,114 +1,7 @@
 // @vitest-environment happy-dom
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import type { Client, Result, Status } from "../../src/api";
-import type { PromptSettings } from "../../src/ui/settings";
-
-const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
-const SUBSCRIBED: Status = {
-  state: "subscribed",
-  id: "sub_1",
-  topics: ["news", "hidden"],
-  tags: ["vip"],
-  userId: "ann",
-  muted: null,
-};
-const PROMPT: PromptSettings = {
-  enabled: true,
-  layout: "card",
-  topics: ["news"],
-  visits: 1,
-  seconds: 0,
-  scroll_percent: 0,
-  event: null,
-  share_percent: 100,
-  no_days: 90,
-  not_now_days: 7,
-  texts: { en: { title: "Hear of new arrivals?" } },
-};
-const TOPICS = [
-  { name: "news", title: "News", description: "Once a week", texts: { de: { title: "Neuigkeiten" } } },
-  { name: "offers", title: "Offers", texts: {} },
-];
-const DAY_MS = 86_400_000;
-
-/** Page of one browser. A further page of the same browser shares its storage. */
-async function page({
-  status = UNSUBSCRIBED,
-  prompt = {},
-  lang = "en",
-  result = { ok: true, status: SUBSCRIBED } as Result,
-  now = 1e12,
-} = {}) {
-  vi.resetModules();
-  document.body.replaceChildren();
-  document.documentElement.lang = lang;
-  const { clock } = await import("../../src/shared/clock");
-  const planned: { ms: number; work: () => void }[] = [];
-  const time = { now };
-  clock.now = () => time.now;
-  const waits: number[] = [];
-  clock.wait = (ms) => (waits.push(ms), new Promise((resolve) => setTimeout(resolve)));
-  clock.later = (ms, work) => (planned.push({ ms, work }), () => {});
-  const json = async () => ({ application_server_key: "k", prompt: { ...PROMPT, ...prompt }, topics: TOPICS });
-  vi.stubGlobal(
-    "fetch",
-    vi.fn(async () => ({ ok: true, json })),
-  );
-  let current = status;
-  const listeners = new Set<(status: Status) => void>();
-  const answer = () => vi.fn(async (): Promise<Result> => result);
-  const client = {
-    options: { app: "shop", server: "https://push.example" },
-    ready: Promise.resolve(status),
-    status: async () => current,
-    subscribe: answer(),
-    unsubscribe: answer(),
-    setTopics: answer(),
-    credentials: vi.fn(async (): Promise<{ id: string; token: string } | null> => ({ id: "sub_1", token: "secret" })),
-    on: (event: string, listener: any) => (
-      event === "change" && listeners.add(listener), () => listeners.delete(listener)
-    ),
-  };
-  const change = (status: Status) => ((current = status), listeners.forEach((listener) => listener(status)));
-  const { ui } = await import("../../src/ui");
-  // A document defines each element once, but each page has modules of its own.
-  const define = vi.spyOn(customElements, "define").mockImplementation(() => {});
-  const bellwire = ui(client as unknown as Client);
-  define.mockRestore();
-  const parts = {
-    prompt: (await import("../../src/ui/prompt")).Prompt,
-    bell: (await import("../../src/ui/bell")).Bell,
-    preferences: (await import("../../src/ui/preferences")).Preferences,
-  };
-  const names = { prompt: "", bell: "", preferences: "" };
-  for (const name of Object.keys(parts) as (keyof typeof parts)[])
-    customElements.define((names[name] = `x-${name}-${++serial}`), parts[name]);
-  const add = async (name: keyof typeof parts) => {
-    const element = document.createElement(names[name]) as HTMLElement & {
-      client: unknown;
-      show(): Promise<boolean>;
-      preview(settings: object): Promise<void>;
-    };
-    document.body.append(element);
-    await settle();
-    return element;
-  };
-  return { client, bellwire, change, add, planned, waits, time };
-}
-let serial = 0;
-
-/** Lets all waiting promises and imports of texts settle. */
-async function settle(): Promise<void> {
-  for (let round = 0; round < 3; round++) {
-    await vi.dynamicImportSettled();
-    await new Promise((resolve) => setTimeout(resolve));
-  }
-}
-const find = <E extends HTMLElement = HTMLElement>(element: HTMLElement, selector: string) =>
-  element.shadowRoot!.querySelector<E>(selector);
-const text = (element: HTMLElement, selector: string) => find(element, selector)?.textContent;
-const click = async (element: HTMLElement, selector: string) => (find(element, selector)!.click(), settle());
-const stored = () => JSON.parse(localStorage.getItem("bellwire shop")!);
+import type { Status } from "../../src/api";
+import { click, DAY_MS, find, page, PROMPT, settle, stored, SUBSCRIBED, text, UNSUBSCRIBED } from "./support";
 
 beforeEach(() => {
   localStorage.clear();
@@ -268,6 +161,43 @@ describe("the prompt", () => {
     expect([await share(Math.floor(luck * 100)), await share(Math.floor(luck * 100) + 1)]).toEqual([false, true]);
   });
 
+  it("keeps its variant stable per browser", async () => {
+    const variants = ["first", "second"].map((name) => ({
+      name,
+      weight: 1,
+      layout: null,
+      texts: { en: { title: name } },
+    }));
+    const title = async () => text(await (await page({ prompt: { variants } })).add("prompt"), ".title");
+    const first = await title();
+    const { draw, luck } = stored();
+    expect(first).toBe(draw < 0.5 ? "first" : "second");
+    expect([await title(), await title(), stored().draw]).toEqual([first, first, draw]);
+    expect(draw).not.toBe(luck);
+    localStorage.setItem("bellwire shop", JSON.stringify({ ...stored(), draw: draw < 0.5 ? 0.9 : 0.1 }));
+    expect(await title()).not.toBe(first);
+  });
+
+  it("gives records of earlier versions a variant", async () => {
+    await page();
+    const { draw: _, ...earlier } = stored();
+    localStorage.setItem("bellwire shop", JSON.stringify(earlier));
+    await page();
+    const { draw } = stored();
+    expect(draw).toBeGreaterThanOrEqual(0);
+    expect(stored()).toMatchObject({ luck: earlier.luck, draw });
+    await page();
+    expect(stored().draw).toBe(draw);
+  });
+
+  it("prefers the texts of its variant", async () => {
+    const variants = [{ name: "only", weight: 1, layout: null, texts: { en: { body: "Once a week." } } }];
+    const { add } = await page({ prompt: { variants, layout: "bar" } });
+    const prompt = await add("prompt");
+    expect([text(prompt, ".title"), text(prompt, ".body")]).toEqual(["Hear of new arrivals?", "Once a week."]);
+    expect(find(prompt, "section")!.className).toBe("bar");
+  });
+
   it("continues after the first start from an icon", async () => {
     (navigator as any).standalone = true;
     const { add } = await page({ prompt: { visits: 5, event: "order" } });
@@ -287,148 +217,6 @@ describe("the prompt", () => {
     );
     expect(find(prompt, "section")).toBeNull();
     expect(document.activeElement).toBe(field);
-  });
-});
-
-describe("the preferences", () => {
-  it("show topics in the page's language and order", async () => {
-    const { add } = await page({ status: SUBSCRIBED, lang: "de" });
-    const preferences = await add("preferences");
-    const boxes = [...preferences.shadowRoot!.querySelectorAll("input")];
-    expect(boxes.map(({ value, checked }) => [value, checked])).toEqual([
-      ["news", true],
-      ["offers", false],
-    ]);
-    expect(text(preferences, ".topics")).toBe("ThemenNeuigkeitenOffers");
-    expect(find(preferences, "section")!.lang).toBe("de");
-    expect(text(preferences, "dl")).toBe("Abonnementsub_1BenutzerannMerkmalevip");
-  });
-
-  it("keep topics that they do not show", async () => {
-    const { add, client } = await page({ status: SUBSCRIBED });
-    const preferences = await add("preferences");
-    await click(preferences, "[value=offers]");
-    expect(client.setTopics).toHaveBeenCalledExactlyOnceWith(["hidden", "news", "offers"]);
-    expect(text(preferences, "[role=status]")).toBe("Saved.");
-  });
-
-  it("subscribe to the chosen topics, and unsubscribe", async () => {
-    const { add, client, change } = await page();
-    const preferences = await add("preferences");
-    await click(preferences, "[value=offers]");
-    expect(client.setTopics).not.toHaveBeenCalled();
-    await click(preferences, ".on");
-    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({
-      topics: ["offers"],
-      consentSource: "Notification settings",
-    });
-    change(SUBSCRIBED);
-    await click(preferences, ".off");
-    expect(client.unsubscribe).toHaveBeenCalledOnce();
-  });
-
-  it("forget the choices of the person before", async () => {
-    const { add, client, change } = await page({ status: SUBSCRIBED });
-    const preferences = await add("preferences");
-    await click(preferences, "[value=offers]");
-    change({ ...SUBSCRIBED, state: "pending" } as Status);
-    expect(text(preferences, "dl")).toBe("");
-    expect([...preferences.shadowRoot!.querySelectorAll("input")].every(({ disabled }) => disabled)).toBe(true);
-    change({ state: "unsubscribed" } as Status);
-    await click(preferences, ".on");
-    expect(client.subscribe).toHaveBeenCalledExactlyOnceWith({ topics: [], consentSource: "Notification settings" });
-  });
-
-  it("tick no topic before the consent", async () => {
-    const { add } = await page();
-    const boxes = [...(await add("preferences")).shadowRoot!.querySelectorAll("input")];
-    expect(boxes.map(({ checked }) => checked)).toEqual([false, false]);
-  });
-
-  it("announce a result where the status was before", async () => {
-    const { add, client, change } = await page();
-    const preferences = await add("preferences");
-    const status = find(preferences, "[role=status]");
-    client.subscribe.mockImplementation(async () => (change(SUBSCRIBED), { ok: true, status: SUBSCRIBED }));
-    await click(preferences, ".on");
-    expect(find(preferences, "[role=status]")).toBe(status);
-    expect(status!.textContent).toBe("Saved.");
-  });
-
-  it("show the present state", async () => {
-    const { add, change } = await page();
-    change(SUBSCRIBED);
-    expect(find(await add("preferences"), ".off")).not.toBeNull();
-  });
-
-  const download = async (respond: () => Promise<Response>, hasToken = true) => {
-    const { add, client } = await page({ status: SUBSCRIBED });
-    const preferences = await add("preferences");
-    if (!hasToken) client.credentials.mockResolvedValue(null);
-    const fetched = vi.fn((_url: string, _init: RequestInit) => respond());
-    vi.stubGlobal("fetch", fetched);
-    const contents: Promise<string>[] = [];
-    vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => (contents.push((blob as Blob).text()), "blob:data"));
-    const files: string[] = [];
-    vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (this: HTMLAnchorElement) {
-      files.push(`${this.download} ${this.href}`);
-    });
-    await click(preferences, ".download");
-    return { fetched, files, contents: await Promise.all(contents), status: text(preferences, "[role=status]") };
-  };
-
-  it("download what the server stores", async () => {
-    const stored = { id: "sub_1", topics: ["news"], attributes: { plan: "pro" }, locale: "de", user_id: "ann" };
-    const { fetched, files, contents, status } = await download(async () => Response.json(stored));
-    expect(fetched.mock.calls).toEqual([
-      [
-        "https://push.example/v1/apps/shop/subscriptions/sub_1",
-        { credentials: "omit", headers: { Authorization: "Bearer secret" } },
-      ],
-    ]);
-    expect([files, status]).toEqual([["data.json blob:data"], "Saved."]);
-    expect(contents.map((content) => JSON.parse(content))).toEqual([stored]);
-  });
-
-  it.each<[string, () => Promise<Response>, boolean]>([
-    ["the server refuses", async () => Response.json({ code: "subscription_not_found" }, { status: 404 }), true],
-    ["the network fails", () => Promise.reject(new TypeError("network")), true],
-    ["the browser has no token", async () => Response.json({}), false],
-  ])("download nothing if %s", async (_, respond, hasToken) => {
-    const { fetched, files, status } = await download(respond, hasToken);
-    expect([files, status]).toEqual([[], "That did not work. Please try again."]);
-    expect(fetched).toHaveBeenCalledTimes(hasToken ? 1 : 0);
-  });
-
-  it("keep quick changes", async () => {
-    const { add, client, change } = await page({ status: { ...SUBSCRIBED, topics: [] } });
-    const preferences = await add("preferences");
-    const responses: (() => void)[] = [];
-    client.setTopics.mockImplementation(
-      () => new Promise((resolve) => responses.push(() => resolve({ ok: true, status: SUBSCRIBED }))),
-    );
-    const checked = () => [...preferences.shadowRoot!.querySelectorAll("input")].map(({ checked }) => checked);
-    await click(preferences, "[value=news]");
-    await click(preferences, "[value=offers]");
-    expect(client.setTopics).toHaveBeenLastCalledWith(["news", "offers"]);
-    for (const topics of [["news"], ["news", "offers"]]) {
-      change({ ...SUBSCRIBED, topics });
-      responses.shift()!();
-      await settle();
-      expect(checked()).toEqual([true, true]);
-    }
-    change({ ...SUBSCRIBED, topics: [] });
-    expect(checked()).toEqual([false, false]);
-  });
-
-  it.each<[Status["state"], RegExp]>([
-    ["denied", /blocked/],
-    ["unsupported", /no notifications/],
-  ])("explain %s", async (state, words) => {
-    const { add } = await page({ status: { state } as Status });
-    const preferences = await add("preferences");
-    expect(text(preferences, "section")).toMatch(words);
-    expect(find(preferences, "button")).toBeNull();
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { wayOf } from "../../src/ui/device";
-import { isDue, type PromptSettings, type Situation } from "../../src/ui/settings";
+import { isDue, type PromptSettings, type Situation, type Variant, variantOf } from "../../src/ui/settings";
 import { wording } from "../../src/ui/texts";
 
 const SETTINGS: PromptSettings = {
@@ -15,6 +15,7 @@ const SETTINGS: PromptSettings = {
   no_days: 90,
   not_now_days: 7,
   texts: {},
+  variants: [],
 };
 const HERE: Situation = {
   now: 1_000,
@@ -44,6 +45,35 @@ describe("when the prompt is due", () => {
     ["an answer before that start", false, {}, { until: 1_001, isFirstStart: true }],
   ])("%s: %s", (_, due, settings, situation) => {
     expect(isDue({ ...SETTINGS, ...settings }, { ...HERE, ...situation })).toBe(due);
+  });
+});
+
+describe("choice of the variant", () => {
+  const variant = (name: string, weight: number): Variant => ({ name, weight, layout: null, texts: {} });
+  const chosen = (variants: Variant[], draw: number) => variantOf({ ...SETTINGS, variants }, draw)?.name;
+  const THREE = [variant("a", 1), variant("b", 2), variant("c", 1)];
+
+  it.each([
+    ["a", 0],
+    ["a", 0.2499],
+    ["b", 0.25],
+    ["b", 0.7499],
+    ["c", 0.75],
+    ["c", 1 - 2 ** -53],
+  ])("%s for %d", (name, draw) => {
+    expect(chosen(THREE, draw)).toBe(name);
+  });
+
+  it("follows the weights", () => {
+    const counts: Record<string, number> = {};
+    for (let i = 0; i < 4_000; i++) counts[chosen(THREE, i / 4_000)!] = (counts[chosen(THREE, i / 4_000)!] ?? 0) + 1;
+    expect(counts).toEqual({ a: 1_000, b: 2_000, c: 1_000 });
+  });
+
+  it("is none without variants", () => {
+    expect(chosen([], 0.5)).toBeUndefined();
+    const { variants: _, ...earlier } = SETTINGS;
+    expect(variantOf(earlier as PromptSettings, 0.5)).toBeUndefined();
   });
 });
 

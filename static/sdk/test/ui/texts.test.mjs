@@ -28,7 +28,7 @@ describe("texts of the elements", () => {
   });
 
   it("are all used", () => {
-    const files = ["prompt.ts", "bell.ts", "preferences.ts", "device.ts"];
+    const files = ["prompt.ts", "guide.ts", "bell.ts", "preferences.ts", "preferences_form.ts", "device.ts"];
     const code = files.map((file) => readFileSync(new URL(file, at), "utf8")).join("\n");
     for (const name of Object.keys(english)) expect(code, name).toMatch(new RegExp(`\\bt\\.${name}\\b|"${name}"`));
   });
