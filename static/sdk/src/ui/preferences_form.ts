@@ -147,28 +147,37 @@ function topicList(
 /** Checkbox that mutes for good, and button that mutes for a week. */
 function muteControls(client: Client, lang: string, t: Texts, run: Run): Part {
   let isPaused = false;
+  const set = (choose: () => Parameters<Client["setMuted"]>[0]) =>
+    run(async () => {
+      const result = await client.setMuted(choose());
+      if (!result.ok) show(result.status); // a refused choice must not look like the state
+      return result;
+    });
   const box: HTMLInputElement = make("input", "", {
     type: "checkbox",
-    change: run(() => client.setMuted(box.checked ? {} : null)),
+    change: set(() => (box.checked ? {} : null)),
   });
   const note = make("p", "paused", { hidden: "" });
   const pause = button(
     "pause",
     t.pause,
-    run(() => client.setMuted(isPaused ? null : { until: new Date(clock.now() + WEEK_MS) })),
+    set(() => (isPaused ? null : { until: new Date(clock.now() + WEEK_MS) })),
   );
+  const show = (status: Status) => {
+    if (status.state !== "subscribed") return;
+    const { muted } = status;
+    isPaused = !!muted?.until;
+    box.checked = !!muted && !isPaused;
+    pause.hidden = box.checked;
+    pause.textContent = isPaused ? t.resume : t.pause;
+    note.hidden = !isPaused;
+    note.textContent = isPaused ? t.paused.replace("{date}", dateIn(lang, muted!.until!)) : "";
+  };
   return {
     content: [choice(box, "important", t.important), note, make("div", "actions", {}, pause)],
     update(status, isLatest) {
       box.disabled = pause.disabled = status.state === "pending";
-      if (status.state !== "subscribed" || !isLatest) return;
-      const { muted } = status;
-      isPaused = !!muted?.until;
-      box.checked = !!muted && !isPaused;
-      pause.hidden = box.checked;
-      pause.textContent = isPaused ? t.resume : t.pause;
-      note.hidden = !isPaused;
-      note.textContent = isPaused ? t.paused.replace("{date}", dateIn(lang, muted!.until!)) : "";
+      if (isLatest) show(status);
     },
   };
 }

@@ -26,7 +26,7 @@ button{min-height:2.75rem;max-width:100%;padding:0 1rem;border:1px solid var(--l
 svg{width:1.5rem;height:1.5rem;fill:none;stroke:currentColor;stroke-width:2;vertical-align:middle}
 fieldset{border:0;display:grid;gap:.5rem}
 legend,dt{font-weight:bold}
-.topic{display:flex;gap:.75rem;align-items:start;padding-block:.25rem}
+.topic,.important{display:flex;gap:.75rem;align-items:start;padding-block:.25rem}
 input{flex:none;width:1.25rem;height:1.25rem;margin-block:.125rem;accent-color:var(--a)}
 .description{display:block;font-size:.9em}
 dl{display:grid;grid-template-columns:auto 1fr;gap:.25rem .75rem;font-size:.9em;padding-block:.25rem}

@@ -189,6 +189,20 @@ describe("the mute in the preferences", () => {
     expect([text(preferences, ".pause"), find(preferences, ".paused")!.hidden]).toEqual(["Pause for a week", true]);
   });
 
+  it("shows the state after a refusal", async () => {
+    const { preferences, client } = await muted(null);
+    client.setMuted.mockResolvedValue({
+      ok: false,
+      status: SUBSCRIBED,
+      reason: "refused",
+      message: "",
+      retrying: false,
+    });
+    await click(preferences, ".important input");
+    expect([box(preferences).checked, find(preferences, ".pause")!.hidden]).toEqual([false, false]);
+    expect(text(preferences, "[role=status]")).toBe("That did not work. Please try again.");
+  });
+
   it.each([
     ["en", "Paused until Sunday, December 6, 2026."],
     ["de", "Pausiert bis Sonntag, 6. Dezember 2026."],
