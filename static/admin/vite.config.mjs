@@ -11,10 +11,19 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // Small parts of most pages are one file: each alone takes a request, and compresses badly.
+    // Each small file takes a request and compresses badly: the shell and small parts of most pages are one file, and so is what pages
+    // of messages and campaigns share.
     rolldownOptions: {
       output: {
-        codeSplitting: { groups: [{ name: "ui", test: /\/(?:shared\/tokens|src\/styles|src\/ui\/(?!chart|zoom))/ }] },
+        codeSplitting: {
+          groups: [
+            {
+              name: "ui",
+              test: /\/(?:shared\/tokens|src\/(?:styles|ui\/(?!chart|zoom)|shell\/(?!search-load)|session|lib\/begin|pages\/composer\/fields))/,
+            },
+            { name: "sending", test: /\/src\/lib\/(?:campaigns|messages|figures|trigger)\./, minShareCount: 2 },
+          ],
+        },
       },
     },
   },
