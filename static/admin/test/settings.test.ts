@@ -93,6 +93,7 @@ describe("the prompt", () => {
     no_days: 90,
     not_now_days: 7,
     texts: { de: { title: "Neues?", bell: "Glocke" }, fr: { title: "Du nouveau ?" } },
+    variants: [{ name: "a", weight: 1, layout: null, texts: {} }],
   };
   const form = (fields: Record<string, string>) => ({
     text: (name: string) => fields[name] ?? "",
@@ -133,6 +134,7 @@ describe("the prompt", () => {
       no_days: 365,
       not_now_days: 1,
       texts: { de: { title: "Neues erfahren?", bell: "Glocke" }, fr: { title: "Du nouveau ?" } },
+      variants: KNOWN.variants,
     });
   });
 

@@ -7,6 +7,7 @@ import {
   growth,
   health,
   isBare,
+  mutedWords,
   quiet,
   rangeOf,
   timeIn,
@@ -146,4 +147,16 @@ describe("an erasure", () => {
       /^Done\. One device .*No record names this person now\.$/,
     );
   });
+});
+
+it("names the end of a mute", () => {
+  const words = (muted: Parameters<typeof mutedWords>[0]) => mutedWords(muted, NOW, (at) => at.toISOString());
+  expect([null, undefined, { until: null }, {}].map(words)).toEqual([
+    undefined,
+    undefined,
+    "Only important messages, without an end.",
+    "Only important messages, without an end.",
+  ]);
+  expect(words({ until: "2027-01-20T10:00:00Z" })).toBe("Only important messages until 2027-01-20T10:00:00.000Z.");
+  expect(words({ until: "2027-01-15T21:30:00Z" })).toBeUndefined();
 });

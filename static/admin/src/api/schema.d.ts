@@ -2026,6 +2026,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/prompt/funnel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns how many visitors took each step from the prompt to a subscription.
+         * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
+         */
+        get: operations["prompt_show_funnel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/receipts": {
         parameters: {
             query?: never;
@@ -6774,6 +6794,14 @@ export interface components {
              */
             value?: number | null;
         };
+        /** @description Time in which only transactional messages reach a subscription. */
+        Muted: {
+            /**
+             * Format: date-time
+             * @description End of the time. Null: no end.
+             */
+            until?: string | null;
+        };
         /** @description A new API key. */
         NewApiKey: {
             /**
@@ -7554,6 +7582,99 @@ export interface components {
             /** @description Path of the page about this kind of problem: `/docs/problems/` and the code. */
             type: string;
         };
+        /** @description Steps of visitors from the prompt to a subscription, by group. */
+        PromptFunnel: {
+            /** @description Property that splits visitors into groups. */
+            by: components["schemas"]["PromptFunnelSplit"];
+            /** @description Groups of visitors. */
+            groups: components["schemas"]["PromptFunnelGroup"][];
+            /**
+             * Format: date
+             * @description First day, in UTC.
+             */
+            since: string;
+            /**
+             * Format: date
+             * @description Last day, in UTC.
+             */
+            until: string;
+        };
+        /** @description Steps of one group of visitors. */
+        PromptFunnelGroup: {
+            /**
+             * Format: int64
+             * @description Visitors who chose "yes".
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Visitors whom the browser asked.
+             */
+            asked: number;
+            /**
+             * Format: int64
+             * @description Visitors who denied the permission in the browser.
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description Visitors who closed the question of the browser.
+             */
+            dismissed: number;
+            /**
+             * Format: int64
+             * @description Subscribers who subscribed at least 30 days ago.
+             */
+            due_30_days: number;
+            /**
+             * Format: int64
+             * @description Subscribers who subscribed at least 7 days ago.
+             */
+            due_7_days: number;
+            /**
+             * Format: int64
+             * @description Visitors who subscribed.
+             */
+            granted: number;
+            granted_share?: components["schemas"]["Share"] | null;
+            /**
+             * Format: int64
+             * @description Visitors who got a guide instead of the question.
+             */
+            guided: number;
+            /**
+             * Format: int64
+             * @description Subscribers of `due_30_days` who were still subscribed after 30 days.
+             */
+            kept_30_days: number;
+            /**
+             * Format: int64
+             * @description Subscribers of `due_7_days` who were still subscribed after 7 days.
+             */
+            kept_7_days: number;
+            /**
+             * Format: int64
+             * @description Visitors who chose "not now".
+             */
+            later: number;
+            /**
+             * Format: int64
+             * @description Visitors who chose "no".
+             */
+            no: number;
+            /**
+             * Format: int64
+             * @description Visitors who were shown the prompt.
+             */
+            shown: number;
+            /** @description Value of the property. Null: no variant, or other pages. */
+            value?: string | null;
+        };
+        /**
+         * @description Property by which a funnel is split.
+         * @enum {string}
+         */
+        PromptFunnelSplit: "variant" | "layout" | "page" | "browser" | "day";
         /**
          * @description Form of the prompt.
          * @enum {string}
@@ -7625,11 +7746,38 @@ export interface components {
              */
             topics: string[];
             /**
+             * @description Variants of the prompt, at most 5. Each browser gets one of them. Empty: no variants.
+             * @default []
+             */
+            variants: components["schemas"]["PromptVariant"][];
+            /**
              * Format: int64
              * @description Minimum number of visits, 1 to 100. A visit ends after 30 minutes without a page view.
              * @default 1
              */
             visits: number;
+        };
+        /** @description Variant of the prompt. */
+        PromptVariant: {
+            /** @description Form of the prompt. Null: the form of the prompt settings. */
+            layout?: components["schemas"]["PromptLayout"] | null;
+            /** @description Name, 1 to 64 letters, digits, `_`, `-` and `.`. Unique in the prompt. */
+            name: string;
+            /**
+             * @description Texts that replace those of the prompt, by language tag and text name.
+             * @default {}
+             */
+            texts: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            /**
+             * Format: int32
+             * @description Weight, 1 to 1,000: the variant's share of browsers is its weight divided by the sum of all weights.
+             * @default 1
+             */
+            weight: number;
         };
         /**
          * @description Kind of proof that a key is for. A key is never used for both.
@@ -8182,6 +8330,24 @@ export interface components {
              */
             ended: number;
         };
+        /** @description A share with its confidence interval of 95 %. */
+        Share: {
+            /**
+             * Format: double
+             * @description Upper bound of the interval.
+             */
+            high: number;
+            /**
+             * Format: double
+             * @description Lower bound of the interval.
+             */
+            low: number;
+            /**
+             * Format: double
+             * @description The share, from 0 to 1.
+             */
+            value: number;
+        };
         /**
          * @description Text that may be truncated.
          * @enum {string}
@@ -8480,6 +8646,7 @@ export interface components {
             last_seen: string;
             /** @description Language tag of the browser. */
             locale?: string | null;
+            muted?: components["schemas"]["Muted"] | null;
             /** @description Values of this request that a browser may not set in this app. They were omitted, and the others are stored. */
             refused?: components["schemas"]["PartialWarning"][];
             replaced_by?: components["schemas"]["SubscriptionId"] | null;
@@ -19633,6 +19800,44 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    prompt_show_funnel: {
+        parameters: {
+            query?: {
+                /** @description Property that splits visitors into groups */
+                by?: components["schemas"]["PromptFunnelSplit"];
+                /** @description First day, in UTC */
+                since?: string;
+                /** @description Last day, in UTC */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The resource */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromptFunnel"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];

@@ -3,6 +3,7 @@ import type {
   CalendarSettings,
   ChartResponse,
   LaneResponse,
+  Muted,
   SubscriptionResponse,
   VapidKeyResponse,
 } from "../api/types";
@@ -34,6 +35,18 @@ const STATES: Record<SubscriptionResponse["state"], { word: string; tone: Tone; 
 
 export const subscriptionWords = (state: SubscriptionResponse["state"]) =>
   STATES[state] ?? { word: state, tone: "cancelled", why: "" };
+
+/** Note on a subscription that only transactional messages reach. Undefined: all messages reach it. */
+export function mutedWords(
+  muted: Muted | null | undefined,
+  now: Date,
+  write: (at: Date) => string,
+): string | undefined {
+  if (!muted) return undefined;
+  if (muted.until == null) return "Only important messages, without an end.";
+  const until = new Date(muted.until);
+  return until > now ? `Only important messages until ${write(until)}.` : undefined;
+}
 
 /** Why subscriptions are lost, from the bottom of the chart to its top. */
 export const LOSSES = ["gone", "unsubscribed", "suspended", "expired", "replaced", "deleted"] as const;

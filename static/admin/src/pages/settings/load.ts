@@ -1,7 +1,7 @@
 import { api, told } from "../../api/client";
 import type { Condition } from "../../api/edit";
 import type { components } from "../../api/schema";
-import type { AppResponse, MeasurementSettings } from "../../api/types";
+import type { AppResponse, MeasurementSettings, PromptFunnel, PromptSettings } from "../../api/types";
 import type { Filters } from "../../lib/url";
 
 type Schemas = components["schemas"];
@@ -11,7 +11,6 @@ export type ApiKey = Schemas["ApiKeyResponse"];
 export type NewApiKey = Schemas["NewApiKeyResponse"];
 export type IdentityKey = Schemas["IdentityKeyResponse"];
 export type CalendarSettings = Schemas["CalendarSettings"];
-export type PromptSettings = Schemas["PromptSettings"];
 export type OffPeak = Schemas["WrittenWindow"];
 export type Teammate = Schemas["TeammateResponse"];
 export type Invited = Schemas["InvitationResponse"];
@@ -78,6 +77,11 @@ export const loadPrompt = (app: string, signal: AbortSignal): Promise<PromptSett
   told(api.GET("/v1/apps/{app}/prompt", { params: of(app), signal }));
 export const setPrompt = (app: string, body: PromptSettings, header: Condition): Promise<PromptSettings> =>
   told(api.PUT("/v1/apps/{app}/prompt", { params: { ...of(app), header }, body }));
+export const loadFunnel = (
+  app: string,
+  query: Pick<PromptFunnel, "since" | "until" | "by">,
+  signal: AbortSignal,
+): Promise<PromptFunnel> => told(api.GET("/v1/apps/{app}/prompt/funnel", { params: { ...of(app), query }, signal }));
 
 export const loadMeasurement = (app: string, signal: AbortSignal): Promise<MeasurementSettings> =>
   told(api.GET("/v1/apps/{app}/measurement", { params: of(app), signal }));

@@ -1,24 +1,61 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { AppResponse } from "../../api/types";
+import { useState } from "preact/hooks";
+import { Refusal } from "../../api/problem";
+import type { AppResponse, PromptSettings } from "../../api/types";
 import { useBegin } from "../../lib/begin";
-import { LANGUAGES, promptFrom, TEXTS } from "../../lib/prompt";
+import {
+  CONDITIONS,
+  faultAt,
+  faultyLanguage,
+  LANGUAGES,
+  LAYOUTS,
+  promptFields,
+  promptFrom,
+  shownSettings,
+  TEXTS,
+  variantDrafts,
+  variantFaults,
+  variantsOf,
+} from "../../lib/prompt";
 import { useFilters } from "../../lib/url";
-import { ChooseApp } from "../../shell/choose-app";
-import { useHere, useMay } from "../../shell/context";
+import { useMay } from "../../shell/context";
+import { OfApp } from "../../shell/of-app";
+import { useAction } from "../../ui/action";
 import { Card } from "../../ui/card";
 import { Draft, Notice } from "../../ui/draft";
 import { useEdit } from "../../ui/edit";
-import { Field, Form, Written } from "../../ui/form";
-import { loadPrompt, setPrompt, type PromptSettings } from "./load";
+import { Written } from "../../ui/form";
+import { RefusedFields } from "../../ui/shown";
+import "../composer/composer.css";
+import { Field } from "../composer/fields";
+import { loadPrompt, setPrompt } from "./load";
+import { OptInFunnel } from "./opt-in-funnel";
+import { Preview } from "./prompt-preview";
+import { Variants } from "./prompt-variants";
 
 export function Prompt() {
-  const { app, apps } = useHere();
-  return app ? <PromptOf key={app.id} app={app} /> : <ChooseApp apps={apps} what="Each app has its own prompt." />;
+  return (
+    <OfApp what="Each app has its own prompt.">
+      {(app) => (
+        <>
+          <PromptOf key={app.id} app={app} />
+          <OptInFunnel app={app} />
+        </>
+      )}
+    </OfApp>
+  );
+}
+
+/** Part of the settings that is edited and shown. */
+interface View {
+  /** Language whose texts are edited. */
+  language: string;
+  /** Position of the variant in the preview. Undefined: the prompt. */
+  variant: number | undefined;
 }
 
 function PromptOf({ app }: { app: AppResponse }) {
   const prompt = useBegin(app.id, (stop) => loadPrompt(app.id, stop));
-  const [language, setLanguage] = useState("en");
+  const [view, setView] = useState<View>({ language: "en", variant: undefined });
   const [saved, setSaved] = useState(false);
   const { link } = useFilters();
   return (
@@ -37,8 +74,8 @@ function PromptOf({ app }: { app: AppResponse }) {
             app={app}
             known={known}
             reload={prompt.again}
-            language={language}
-            setLanguage={setLanguage}
+            view={view}
+            show={(changes) => setView((view) => ({ ...view, ...changes }))}
             setSaved={setSaved}
           />
         )}
@@ -48,149 +85,175 @@ function PromptOf({ app }: { app: AppResponse }) {
   );
 }
 
-/** Numbers of the form: name, label, smallest and largest value. */
-const CONDITIONS = [
-  ["visits", "Visits", 1, 100],
-  ["seconds", "Seconds on the page", 0, 3600],
-  ["scroll_percent", "Scrolled, in percent of the page", 0, 100],
-  ["share_percent", "Share of browsers, in percent", 0, 100],
-  ["no_days", "Days of silence after a no", 1, 3650],
-  ["not_now_days", "Days of silence after “not now”", 1, 365],
-] as const;
-
 interface EditProps {
   app: AppResponse;
   known: PromptSettings;
   reload: () => void;
-  /** Language whose texts are edited. */
-  language: string;
-  setLanguage: (language: string) => void;
+  view: View;
+  show: (changes: Partial<View>) => void;
   setSaved: (saved: boolean) => void;
 }
 
-function Edit({ app, known, reload, language, setLanguage, setSaved }: EditProps) {
+function Edit({ app, known, reload, view: { language, variant }, show, setSaved }: EditProps) {
   const operator = useMay("operator", app.id);
   const [draft, setDraft] = useState(known);
+  const [variants, setVariants] = useState(() => variantDrafts(known.variants));
   const edit = useEdit({ begun: known, load: (stop) => loadPrompt(app.id, stop), written: (it) => it, reload });
-  const languages = [...new Set([...LANGUAGES, ...Object.keys(known.texts ?? {})])].sort();
-  const read = (form: HTMLFormElement | null) => {
+  const { run, isBusy, problem } = useAction(async () => {
+    try {
+      const body = { ...draft, variants: variantsOf(variants) };
+      await edit.save((condition) => setPrompt(app.id, body, condition));
+    } catch (thrown) {
+      const faulty = thrown instanceof Refusal && faultyLanguage(thrown);
+      if (faulty) show({ language: faulty });
+      throw thrown;
+    }
+    setSaved(true);
+    reload();
+  });
+  const isLacking = variantFaults(variants).some(({ name, weight }) => name || weight);
+  const change = (event: InputEvent) => {
     setSaved(false);
-    if (form) setDraft(promptFrom(new Written(new FormData(form)), draft, language));
+    const fields = new Written(new FormData(event.currentTarget as HTMLFormElement));
+    setDraft((draft) => promptFrom(fields, draft, language));
+  };
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (!isLacking) void run();
+  };
+  // The preview shows what is being edited.
+  const follow = (event: FocusEvent) => {
+    const field = event.target as HTMLInputElement;
+    const group = field.closest<HTMLElement>("[data-variant]");
+    if (group) show({ variant: Number(group.dataset.variant) });
+    else if (/^(?:layout|text_)/.test(field.name)) show({ variant: undefined });
   };
   return (
     <div class="prompt">
-      <div onInput={(event) => read(event.currentTarget.querySelector("form"))}>
-        <Form
-          button="Save"
-          id="change-prompt"
-          isOff={!operator.may}
-          work={async () => {
-            await edit.save((condition) => setPrompt(app.id, draft, condition));
-            setSaved(true);
-            reload();
-          }}
-        >
-          <label class="check">
-            <input type="checkbox" name="enabled" defaultChecked={known.enabled} />
-            <span>The prompt appears by itself</span>
-          </label>
-          <Field label="Form">
-            {(tie) => (
-              <select name="layout" defaultValue={known.layout} {...tie}>
-                <option value="card">Card in a corner</option>
-                <option value="bar">Bar at the bottom</option>
-                <option value="dialog">Dialog in front of the page</option>
-              </select>
-            )}
-          </Field>
-          <Field label="Topics" hint="A yes subscribes to them.">
-            {(tie) => <input name="topics" defaultValue={known.topics?.join(" ")} autocomplete="off" {...tie} />}
-          </Field>
-          {CONDITIONS.map(([name, label, least, most]) => (
-            <Field key={name} label={label}>
-              {(tie) => (
-                <input
-                  type="number"
-                  name={name}
-                  required
-                  min={least}
-                  max={most}
-                  defaultValue={String(known[name])}
-                  {...tie}
-                />
-              )}
-            </Field>
-          ))}
-          <Field label="Event" hint="Name that your page passes to bellwire.suggest(). Empty: no event is needed.">
-            {(tie) => (
-              <input name="event" maxLength={64} defaultValue={known.event ?? ""} autocomplete="off" {...tie} />
-            )}
-          </Field>
-          <Field label="Language of the texts below" hint="Empty texts are the built-in ones.">
-            {(tie) => (
-              <select
-                value={language}
-                onInput={(event) => (event.stopPropagation(), setLanguage(event.currentTarget.value))}
-                {...tie}
-              >
-                {languages.map((tag) => (
-                  <option key={tag}>{tag}</option>
-                ))}
-              </select>
-            )}
-          </Field>
-          {TEXTS.map(([name, label]) => (
-            <Field key={`${language} ${name}`} label={label}>
-              {(tie) => (
-                <input
-                  name={`text_${name}`}
-                  maxLength={300}
-                  defaultValue={draft.texts?.[language]?.[name] ?? ""}
-                  autocomplete="off"
-                  {...tie}
-                />
-              )}
-            </Field>
-          ))}
-        </Form>
-        {!operator.may && <p class="fine">Your role does not allow changing the prompt. {operator.why}</p>}
-      </div>
-      <Preview settings={draft} language={language} />
+      <form class="form labelled" onInput={change} onSubmit={submit} onFocusIn={follow}>
+        <fieldset class="plain-set" disabled={!operator.may}>
+          <Conditions known={known} problem={problem} />
+          <PromptTexts draft={draft} language={language} choose={(language) => show({ language })} problem={problem} />
+          <Variants
+            prompt={draft}
+            variants={variants}
+            change={(variants) => (setSaved(false), setVariants(variants))}
+            language={language}
+            problem={problem}
+          />
+        </fieldset>
+        <RefusedFields problem={problem} at={promptFields(language)} />
+        {operator.may ? (
+          <p class="row">
+            <button type="submit" class="primary" id="change-prompt" disabled={isBusy || isLacking}>
+              Save
+            </button>
+            {isLacking && <span class="soft">Correct the variants.</span>}
+          </p>
+        ) : (
+          <p class="fine">Your role does not allow changing the prompt. {operator.why}</p>
+        )}
+      </form>
+      <Preview
+        settings={shownSettings(draft, variants[variant ?? -1])}
+        language={language}
+        names={variants.map(({ name }, n) => name || `Variant ${n + 1}`)}
+        chosen={variant}
+        choose={(variant) => show({ variant })}
+      />
     </div>
   );
 }
 
-type PromptElement = HTMLElement & { preview: (settings: PromptSettings) => Promise<void> };
-/** Module of this server, which pages of sites load, too. */
-const MODULE = "/sdk/ui.js";
-
-/** The prompt as visitors see it. */
-function Preview({ settings, language }: { settings: PromptSettings; language: string }) {
-  const place = useRef<HTMLDivElement>(null);
-  const [isLost, lose] = useState(false);
-  const shown = JSON.stringify(settings);
-  useEffect(() => {
-    const show = async () => {
-      const { define } = (await import(/* @vite-ignore */ MODULE)) as { define: () => void };
-      define();
-      await place.current?.querySelector<PromptElement>("bellwire-prompt")?.preview(settings);
-    };
-    show().catch(() => lose(true));
-  }, [shown, language]);
+/** Form of the prompt, and when it appears. */
+function Conditions({ known, problem }: { known: PromptSettings; problem: Refusal | undefined }) {
   return (
-    <section class="preview-of-prompt" aria-label="Preview">
-      <div class="stage" ref={place} lang={language}>
-        <bellwire-prompt />
-      </div>
-      {isLost && <p class="fine">The preview could not be loaded.</p>}
-    </section>
+    <>
+      <label class="check">
+        <input type="checkbox" name="enabled" defaultChecked={known.enabled} />
+        <span>The prompt appears by itself</span>
+      </label>
+      <Field label="Form" fault={problem?.fault("/layout")}>
+        {(described) => (
+          <select {...described} name="layout" defaultValue={known.layout}>
+            {LAYOUTS.map(([layout, words]) => (
+              <option key={layout} value={layout}>
+                {words}
+              </option>
+            ))}
+          </select>
+        )}
+      </Field>
+      <Field label="Topics" hint="A yes subscribes to them." fault={faultAt(problem, "/topics")}>
+        {(described) => (
+          <input {...described} name="topics" defaultValue={known.topics?.join(" ")} autocomplete="off" />
+        )}
+      </Field>
+      {CONDITIONS.map(([name, label, least, most]) => (
+        <Field key={name} label={label} fault={problem?.fault(`/${name}`)}>
+          {(described) => (
+            <input
+              {...described}
+              type="number"
+              name={name}
+              required
+              min={least}
+              max={most}
+              defaultValue={String(known[name])}
+            />
+          )}
+        </Field>
+      ))}
+      <Field
+        label="Event"
+        hint="Name that your page passes to bellwire.suggest(). Empty: no event is needed."
+        fault={problem?.fault("/event")}
+      >
+        {(described) => (
+          <input {...described} name="event" maxLength={64} defaultValue={known.event ?? ""} autocomplete="off" />
+        )}
+      </Field>
+    </>
   );
 }
 
-declare module "preact" {
-  namespace JSX {
-    interface IntrinsicElements {
-      "bellwire-prompt": object;
-    }
-  }
+interface TextsProps {
+  draft: PromptSettings;
+  language: string;
+  choose: (language: string) => void;
+  problem: Refusal | undefined;
+}
+
+function PromptTexts({ draft, language, choose, problem }: TextsProps) {
+  const languages = [...new Set([...LANGUAGES, language, ...Object.keys(draft.texts)])].sort();
+  return (
+    <>
+      <Field label="Language of the texts below" hint="Empty texts are the built-in ones.">
+        {(described) => (
+          <select
+            {...described}
+            value={language}
+            onInput={(event) => (event.stopPropagation(), choose(event.currentTarget.value))}
+          >
+            {languages.map((tag) => (
+              <option key={tag}>{tag}</option>
+            ))}
+          </select>
+        )}
+      </Field>
+      {TEXTS.map(([name, label]) => (
+        <Field key={`${language} ${name}`} label={label} fault={problem?.fault(`/texts/${language}/${name}`)}>
+          {(described) => (
+            <input
+              {...described}
+              name={`text_${name}`}
+              maxLength={300}
+              defaultValue={draft.texts[language]?.[name] ?? ""}
+              autocomplete="off"
+            />
+          )}
+        </Field>
+      ))}
+    </>
+  );
 }

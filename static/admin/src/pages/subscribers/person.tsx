@@ -3,10 +3,10 @@ import { useRoute } from "preact-iso";
 import type { AppResponse, FoundDelivery, SubscriptionResponse } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { deviceWords, lastWords, shortId, stateWords } from "../../lib/deliveries";
-import { capital, fullTime, things } from "../../lib/format";
+import { capital, clockTime, fullTime, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
-import { quiet, subscriptionWords } from "../../lib/subscribers";
+import { mutedWords, quiet, subscriptionWords } from "../../lib/subscribers";
 import { consentWords, personPath } from "../../lib/transfers";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
@@ -163,6 +163,8 @@ function Device({ app, device, onSent }: { app: AppResponse; device: Subscriptio
   const sender = useMay("sender", app.id);
   const { word, tone, why } = subscriptionWords(device.state);
   const consent = consentWords(device.consent, (at) => fullTime(new Date(at), zone.value));
+  const now = clock.shown.value;
+  const muted = mutedWords(device.muted, now, (at) => clockTime(at, now, zone.value));
   return (
     <Card title={capital(deviceWords(device.gateway))} aside={<Badge tone={tone}>{word}</Badge>}>
       {device.state !== "active" && (
@@ -170,6 +172,7 @@ function Device({ app, device, onSent }: { app: AppResponse; device: Subscriptio
           {why} {device.ended_at && <Time at={device.ended_at} />}
         </p>
       )}
+      {muted && <p data-muted>{muted}</p>}
       <dl class="facts pairs">
         <Fact title="Last seen">
           <Time at={device.last_seen} />
