@@ -193,7 +193,7 @@ describe("variants", () => {
       "It does not exist.",
     ]);
     expect([...place.querySelectorAll("details[open] summary")].map(({ textContent }) => textContent)).toEqual([
-      "Texts in de",
+      "Texts in German",
     ]);
     expect(place.querySelector("[role=alert]")?.textContent).toBe("4 fields need attention.");
   });

@@ -40,11 +40,13 @@ export function groupName(by: Split, value: string | null | undefined): string {
   return by === "day" ? dayOf(new Date(value)) : value;
 }
 
-/** A step of the funnel, with the number of the step before. */
+/** A step of the funnel, with the number that it is a share of. */
 export interface OptInStep {
   word: string;
   n: number;
   of: number | undefined;
+  /** Whether `of` is in no other column. */
+  isOfOthers?: boolean;
 }
 
 /** Steps of a group. A subscriber counts for a period only once the period has passed. */
@@ -53,8 +55,8 @@ export const optInSteps = (group: PromptFunnelGroup): OptInStep[] => [
   { word: "Accepted", n: group.accepted, of: group.shown },
   { word: "Browser asked", n: group.asked, of: group.accepted },
   { word: "Subscribed", n: group.granted, of: group.asked },
-  { word: "After 7 days", n: group.kept_7_days, of: group.due_7_days },
-  { word: "After 30 days", n: group.kept_30_days, of: group.due_30_days },
+  { word: "After 7 days", n: group.kept_7_days, of: group.due_7_days, isOfOthers: true },
+  { word: "After 30 days", n: group.kept_30_days, of: group.due_30_days, isOfOthers: true },
 ];
 
 /** Refusals and guides of a group. */
@@ -70,10 +72,11 @@ export const refusals = (group: PromptFunnelGroup): { word: string; n: number }[
 export const isBare = ({ groups }: PromptFunnel): boolean =>
   groups.every((group) => [...optInSteps(group), ...refusals(group)].every(({ n }) => n === 0));
 
-const points = (share: number): string => (share * 100).toFixed(1);
+/** A share with a decimal, without which small differences would be rounded away: `12.9 %`. */
+export const shareWords = (share: number): string => `${(share * 100).toFixed(1)} %`;
 
 /** Bounds of a share: `11.8 to 14.1 %`. */
-export const boundWords = ({ low, high }: Share): string => `${points(low)} to ${points(high)} %`;
+export const boundWords = ({ low, high }: Share): string => `${(low * 100).toFixed(1)} to ${shareWords(high)}`;
 
 export interface NamedShare extends Share {
   name: string;

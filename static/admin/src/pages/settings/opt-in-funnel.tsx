@@ -12,6 +12,7 @@ import {
   isBare,
   optInSteps,
   refusals,
+  shareWords,
   SPLITS,
   type OptInStep,
 } from "../../lib/opt-in";
@@ -60,7 +61,6 @@ export function OptInFunnel({ app }: { app: AppResponse }) {
         <label>
           To <input type="date" id="funnel-until" value={filters.until ?? query.until} onChange={choose("until")} />
         </label>
-        <span class="fine">Days are in UTC.</span>
       </div>
       <Shown of={funnel} what="the opt-in funnel" isEmpty={isBare} empty={<NothingReported />}>
         {(funnel) => <Figures funnel={funnel} />}
@@ -92,7 +92,7 @@ function Figures({ funnel }: { funnel: PromptFunnel }) {
         <Intervals
           of={variants.map(({ name, value, low, high }) => ({ name, mark: value, from: low, to: high }))}
           axis={[0, axisEnd(variants.map(({ high }) => ({ to: high })))]}
-          write={percent}
+          write={shareWords}
         >
           Mark: subscribed of shown. Bar: 95 % confidence interval. If the bars of two variants overlap, the difference
           may be chance.
@@ -135,7 +135,7 @@ function StepTable({ funnel: { by, groups } }: { funnel: PromptFunnel }) {
             cell: ({ granted_share: share }: PromptFunnelGroup) =>
               share ? (
                 <>
-                  {percent(share.value)} <span class="fine">{boundWords(share)}</span>
+                  {shareWords(share.value)} <div class="fine">{boundWords(share)}</div>
                 </>
               ) : (
                 "–"
@@ -145,7 +145,8 @@ function StepTable({ funnel: { by, groups } }: { funnel: PromptFunnel }) {
       />
       <p class="fine">
         Percentages are shares of the step before; bars have their length. After 7 and 30 days: still subscribed, of
-        those who subscribed at least that long ago. Subscribed of shown: with its 95 % confidence interval.
+        those who subscribed at least that long ago. Subscribed of shown: with its 95 % confidence interval. Days are in
+        UTC.
       </p>
     </>
   );
@@ -154,12 +155,13 @@ function StepTable({ funnel: { by, groups } }: { funnel: PromptFunnel }) {
 /** Number of a step and its share of the step before. The first step is compared with the largest group. */
 function StepCell({ step, most }: { step: OptInStep | undefined; most: number }) {
   if (!step) return null;
-  const { n, of = most, of: before } = step;
+  const { n, of = most, of: before, isOfOthers } = step;
   // Visitors who had given the permission earlier skip a step.
   const isShare = before !== undefined && before >= n;
   return (
     <>
-      <Count n={n} /> {isShare && <span class="fine">{share(n, before)}</span>}
+      <Count n={n} />{" "}
+      {isShare && <span class="fine">{isOfOthers || before === 0 ? share(n, before) : percent(n / before)}</span>}
       <div class="bar" aria-hidden="true">
         <span class="known" style={{ width: `${of === 0 ? 0 : Math.min(100, (n / of) * 100)}%` }} />
       </div>
@@ -171,20 +173,22 @@ function RefusalTable({ funnel: { by, groups } }: { funnel: PromptFunnel }) {
   const [first] = groups;
   if (!first) return null;
   return (
-    <Table
-      caption="Refusals and guides"
-      isCaptionShown
-      rows={groups}
-      id={id}
-      look={() => "stacked"}
-      columns={[
-        nameColumn(by),
-        ...refusals(first).map(({ word }, n) => ({
-          head: word,
-          isNumber: true,
-          cell: (group: PromptFunnelGroup) => <Count n={refusals(group)[n]?.n ?? 0} />,
-        })),
-      ]}
-    />
+    <>
+      <h3>Refusals and guides</h3>
+      <Table
+        caption="Refusals and guides"
+        rows={groups}
+        id={id}
+        look={() => "stacked"}
+        columns={[
+          nameColumn(by),
+          ...refusals(first).map(({ word }, n) => ({
+            head: word,
+            isNumber: true,
+            cell: (group: PromptFunnelGroup) => <Count n={refusals(group)[n]?.n ?? 0} />,
+          })),
+        ]}
+      />
+    </>
   );
 }

@@ -1,5 +1,6 @@
 import type { Refusal } from "../../api/problem";
 import type { PromptSettings } from "../../api/types";
+import { languageWords } from "../../lib/format";
 import {
   LAYOUTS,
   TEXTS,
@@ -70,7 +71,7 @@ function Variant({ n, variant, checked, change, remove, prompt, language, proble
     <div class="window" role="group" aria-label={`Variant ${n + 1}`} data-variant={n}>
       <div class="pair">
         <Text
-          label="Variant"
+          label="Name"
           name={`variant-name-${n}`}
           value={name}
           change={(name) => change({ name })}
@@ -96,8 +97,8 @@ function Variant({ n, variant, checked, change, remove, prompt, language, proble
           fault={fault("layout")}
         />
       </div>
-      <details open={TEXTS.some(([text]) => textFault(text))}>
-        <summary>Texts in {language}</summary>
+      <details class="more" open={TEXTS.some(([text]) => textFault(text))}>
+        <summary>Texts in {languageWords(language)}</summary>
         <div class="form">
           {TEXTS.map(([text, label]) => (
             <Text
