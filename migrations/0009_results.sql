@@ -8,7 +8,7 @@ CREATE TABLE conversions (
     name     text        NOT NULL, -- kind of conversion: user_events.name
     at       timestamptz NOT NULL, -- time of the conversion
     value    bigint      CHECK (value BETWEEN 0 AND 10000000000000), -- in ten-thousandths of the currency; null: none
-    currency text        CHECK (currency ~ '^[A-Z]{3}$'), -- ISO 4217; null: no value
+    currency text        CHECK (length(currency) = 3), -- ISO 4217; null: no value
     message  uuid,       -- the message to which it is attributed; null: none
     campaign uuid,       -- the campaign of that message
     variant  smallint,   -- index of the variant of that message
@@ -43,7 +43,7 @@ CREATE TABLE measured_people (
     person      uuid        NOT NULL, -- model::person
     part        smallint    NOT NULL, -- the group: campaign::measurement::group_number
     at          timestamptz NOT NULL, -- conversions count from then on
-    PRIMARY KEY (measurement, person)
+    PRIMARY KEY (measurement, person) INCLUDE (part, at) -- results read nothing but the index
 );
 COMMENT ON TABLE measured_people IS
     'People of campaigns with a control group or variants, whether or not a message reached them. Deleted when the '

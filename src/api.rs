@@ -34,6 +34,7 @@ pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod opt_in;
 pub(crate) mod policies;
+mod preferences;
 #[cfg(test)]
 #[path = "../tests/unit/api/properties.rs"]
 mod properties;
@@ -100,6 +101,7 @@ fn routes_by_caller() -> Routes {
             .merge(identity::keys::routes())
             .merge(vapid_keys::routes())
             .merge(users::routes())
+            .merge(preferences::routes())
             .merge(topics::routes())
             .merge(imports::routes())
             .merge(restores::routes())
@@ -184,6 +186,7 @@ pub fn router(state: ApiState) -> Router {
         .merge(site::routes(&state))
         .merge(openapi::route(&description))
         .merge(docs::routes(description))
+        .merge(preferences::pages())
         .fallback(|| async { Problem::not_found("route") })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(around_all.clone())

@@ -70,11 +70,8 @@ pub(crate) struct PromptVariant {
     layout: Option<PromptLayout>,
     /// Texts that replace those of the prompt, by language tag and text name.
     #[serde(default)]
-    texts: PromptTexts,
+    texts: BTreeMap<String, BTreeMap<String, String>>,
 }
-
-/// Texts of a prompt by language tag and text name.
-type PromptTexts = BTreeMap<String, BTreeMap<String, String>>;
 
 fn one() -> i64 {
     1
@@ -107,7 +104,7 @@ pub(crate) struct PromptSettings {
     not_now_days: i64,
     /// Texts that replace built-in ones, by language tag and text name: at most 40 languages, 300 characters per text, 20,000
     /// characters in total.
-    texts: PromptTexts,
+    texts: BTreeMap<String, BTreeMap<String, String>>,
     /// Variants to compare in the funnel, at most 5. Empty: all browsers get the same prompt.
     #[schema(max_items = 5)]
     variants: Vec<PromptVariant>,
@@ -179,7 +176,7 @@ impl PromptSettings {
 }
 
 /// Checks texts by language and name.
-fn check_texts(pointer: &str, texts: &PromptTexts, faults: &mut Faults) {
+fn check_texts(pointer: &str, texts: &BTreeMap<String, BTreeMap<String, String>>, faults: &mut Faults) {
     check_languages(pointer, texts, faults);
     for (language, texts) in texts {
         for (name, text) in texts {
@@ -268,6 +265,20 @@ pub(crate) struct OfferedTopic {
     description: Option<String>,
     /// Texts in other languages, by language tag.
     texts: BTreeMap<String, TopicText>,
+}
+
+impl OfferedTopic {
+    pub(in crate::api) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns title and description in a language, or else in the topic's own.
+    pub(in crate::api) fn texts_in(&self, language: &str) -> (&str, Option<&str>) {
+        match self.texts.get(language) {
+            Some(text) => (&text.title, text.description.as_deref()),
+            None => (&self.title, self.description.as_deref()),
+        }
+    }
 }
 
 /// Returns the topics that pages offer, in display order.

@@ -1,6 +1,6 @@
 //! `/v1/apps/{app}/users/{user}`: erases or exports all data of a user, from all their browsers.
 
-mod export;
+pub(in crate::api) mod export;
 
 use std::time::Duration;
 

@@ -74,6 +74,7 @@ mod plans;
 mod policies;
 mod postgres;
 mod postgres_tls;
+mod preferences;
 mod privacy;
 mod prometheus;
 mod receipts;

@@ -9,13 +9,13 @@ named! {
         Shown = "shown",
         /// A guide was shown, because the browser cannot ask.
         Guided = "guided",
-        /// The visitor accepted.
+        /// The visitor agreed to the prompt.
         Accepted = "accepted",
         /// The visitor chose "not now".
         Later = "later",
-        /// The visitor declined.
+        /// The visitor declined the prompt.
         No = "no",
-        /// The browser asked.
+        /// The browser's own prompt was shown.
         Asked = "asked",
         /// The browser allowed it, and is subscribed.
         Granted = "granted",
@@ -31,17 +31,17 @@ named! {
     pub enum BrowserFamily {
         /// Google Chrome and browsers that call themselves so.
         Chrome = "chrome",
-        /// Microsoft Edge.
+        /// Microsoft Edge on any system.
         Edge = "edge",
-        /// Mozilla Firefox.
+        /// Mozilla Firefox on any system.
         Firefox = "firefox",
-        /// Opera.
+        /// Opera on any system.
         Opera = "opera",
-        /// Apple Safari.
+        /// Apple Safari, and other apps on iPhones that call themselves so.
         Safari = "safari",
-        /// Samsung Internet.
+        /// Samsung Internet on Android devices.
         Samsung = "samsung",
-        /// Any other.
+        /// Any other browser or program.
         Other = "other",
     }
 }

@@ -74,6 +74,8 @@ pub const ACME_ACCOUNT: Column = "acme_accounts.credentials";
 
 /// State of a sign-in at the OpenID provider. Stored in a cookie, not in a table.
 pub const OIDC_ATTEMPT: Column = "cookie.oidc";
+/// Link to the preferences of a user. Stored in the link, not in a table.
+pub const PREFERENCES_LINK: Column = "link.preferences";
 
 /// Purpose of an HMAC. Each purpose has its own key, derived from the lookup key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

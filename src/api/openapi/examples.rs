@@ -61,6 +61,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             {"id": "o-17", "name": "order", "user_id": "u_1", "value": 49.9, "currency": "EUR"},
         ]}),
         Some("BrowserConversion") => json!({"id": "o-17", "name": "order", "value": 49.9, "currency": "EUR"}),
+        Some("PreferencesLinkRequest") => json!({"expires_in": "90d", "locale": "de"}),
         Some("OptInReport") => {
             json!({"steps": ["accepted", "asked"], "layout": "card", "variant": "short", "page": "/cart"})
         }

@@ -68,6 +68,8 @@ const TEXTS: &[(&[&str], Text)] = &[
     (&["Campaign.slug"], SEGMENT),
     (&["CampaignLinks.plan", "CampaignLinks.runs", "CampaignLinks.locales"], Long(1, 2_048)),
     (&["CampaignLinks.gateways", "CampaignLinks.start"], Long(1, 2_048)),
+    (&["PreferencesLinkRequest.expires_in"], Like("^[0-9]+[smhd]$")),
+    (&["PreferencesLinkResponse.link"], Long(1, 8_192)),
     (&["PromptVariant.texts"], Long(1, 300)),
     (&["PromptFunnelGroup.value"], Long(1, 200)),
     (&["LinkTags.hosts", "LinkParameters.hosts"], Long(1, 253)),

@@ -98,12 +98,12 @@ pub(crate) struct PromptFunnelGroup {
     /// Those of them who were still subscribed then.
     kept_30_days: i64,
     /// `granted` divided by `shown`. Null: nothing was shown.
-    granted_share: Option<Share>,
+    granted_share: Option<ShareInterval>,
 }
 
 /// A share with its confidence interval of 95 %.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Share {
+pub(crate) struct ShareInterval {
     /// Lower bound of the interval.
     low: f64,
     /// The share, 0 to 1.
@@ -112,7 +112,7 @@ pub(crate) struct Share {
     high: f64,
 }
 
-impl Share {
+impl ShareInterval {
     fn of(part: i64, whole: i64) -> Option<Self> {
         let (low, high) = VariantCount { accepted: whole, clicked: part.min(whole) }.interval()?;
         Some(Self { low, value: part.min(whole) as f64 / whole as f64, high })
@@ -136,7 +136,7 @@ impl PromptFunnelGroup {
             kept_7_days: it.kept_7,
             due_30_days: it.due_30,
             kept_30_days: it.kept_30,
-            granted_share: Share::of(it.granted, it.shown),
+            granted_share: ShareInterval::of(it.granted, it.shown),
         }
     }
 }

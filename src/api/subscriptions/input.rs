@@ -55,8 +55,13 @@ const NO_END_S: i64 = 253_402_214_400;
 const MUTED_MAX: TimeDelta = TimeDelta::days(366);
 
 impl Muted {
+    /// Returns the stored end of a time that has none.
+    pub(in crate::api) fn without_end() -> Timestamp {
+        DateTime::from_timestamp(NO_END_S, 0).unwrap_or(DateTime::<Utc>::MAX_UTC)
+    }
+
     /// Returns the member of a response. `None`: not muted now.
-    pub(super) fn stored(until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+    pub(in crate::api) fn stored(until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
         let until = until.filter(|until| *until > now)?;
         Some(Self { until: (until.timestamp() != NO_END_S).then_some(until) })
     }
@@ -65,7 +70,7 @@ impl Muted {
     fn check(self, now: Timestamp, faults: &mut Faults) -> Option<Timestamp> {
         let fits = self.until.is_none_or(|until| until <= now + MUTED_MAX);
         faults.require(fits, "/muted/until", "must be at most 366 days ahead; null has no end");
-        self.until.filter(|_| fits).or_else(|| DateTime::from_timestamp(NO_END_S, 0).filter(|_| fits))
+        fits.then(|| self.until.unwrap_or_else(Self::without_end))
     }
 }
 

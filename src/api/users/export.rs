@@ -30,6 +30,7 @@ use bellwire_core::id::{AppId, CampaignId, MessageId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_store::audience::engagement_stats;
 use bellwire_store::audience::subscriptions::{self, SubscriptionFilter, SubscriptionRow};
+use bellwire_store::keys::apps::App;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::keyset::{Keyset, Towards};
 use bellwire_store::outcomes::receipts;
@@ -159,19 +160,26 @@ pub(crate) async fn export(
     mut request: Request,
 ) -> Result<Response, Problem> {
     let app = server.app.id;
-    let place = state.place_to_transfer(app).await?;
-    let head = head(&state, app, server.app.slug.clone(), &user).await?;
-    let mut conn = state.pool.acquire().await?;
     let entry = server.did(AuditAction::UserExported, label(&state.vault, app, &user));
+    let mut conn = state.pool.acquire().await?;
     entry.record(&mut conn, 1, state.clock.now()).await?;
     drop(conn);
+    of_user(&state, &server.app, user, &mut request).await
+}
+
+/// Exports all stored data of a user to the caller, who may read it.
+pub(in crate::api) async fn of_user(
+    state: &ApiState, app: &App, user: String, request: &mut Request,
+) -> Result<Response, Problem> {
+    let place = state.place_to_transfer(app.id).await?;
+    let head = head(state, app.id, app.slug.clone(), &user).await?;
     let mut opening = serde_json::to_vec(&head).map_err(|_| Problem::internal())?;
     opening.pop(); // its brace: more follows
     opening.extend_from_slice(b",\n\"subscriptions\":[");
-    let (outgoing, body) = Outgoing::answering(&mut request, &state);
+    let (outgoing, body) = Outgoing::answering(request, state);
     let pages = Pages {
-        state,
-        app,
+        state: state.clone(),
+        app: app.id,
         user,
         devices: Vec::new(),
         at: ExportPosition::Subscriptions(Keyset::newest(PAGE)),

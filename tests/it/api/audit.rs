@@ -18,7 +18,7 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::openapi::{openapi_description, operations};
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 30] = [
+const UNLOGGED: [(&str, &str); 31] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
@@ -27,6 +27,7 @@ const UNLOGGED: [(&str, &str); 30] = [
     ("POST /v1/apps/{app}/conversions", "the same"),
     ("POST /v1/apps/{app}/subscriptions/{subscription}/conversions", "the same"),
     ("POST /v1/apps/{app}/prompt/steps", "pages report steps of visitors"),
+    ("POST /v1/apps/{app}/users/{user}/preferences-link", "changes nothing; a link for each e-mail"),
     ("POST /v1/apps/{app}/subscriptions/{subscription}/diagnoses", "browsers diagnose themselves"),
     ("PATCH /v1/apps/{app}/diagnoses/{code}", "the same"),
     ("PUT /v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", "single memberships are many"),

@@ -49,7 +49,7 @@ const PUBLIC: [&str; 11] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 30] = [
+const UNDESCRIBED: [&str; 32] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
@@ -76,6 +76,8 @@ const UNDESCRIBED: [&str; 30] = [
     "/example/send",
     "/example/{*file}",
     "/openapi.json",
+    "/preferences/{link}",
+    "/preferences/{link}/data",
     "/sdk/{*file}",
     "/shared/{*file}",
     "/try/",

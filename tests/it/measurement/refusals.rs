@@ -4,13 +4,8 @@ use serde_json::{Value, json};
 use super::convert;
 use crate::support::TestApp;
 use crate::support::api::{TestApi, fcm, registration};
-use crate::support::app::scalar;
+use crate::support::app::{pointers, scalar};
 use crate::support::campaigns::plan;
-
-/// Pointers of the faults in a refusal.
-fn pointers(problem: &Value) -> Vec<&str> {
-    problem["errors"].as_array().unwrap().iter().map(|it| it["pointer"].as_str().unwrap()).collect()
-}
 
 #[tokio::test]
 async fn wrong_conversions_are_refused_together() {

@@ -484,3 +484,8 @@ fn gateway_settings(
         ..bellwire_gateway::GatewayConfig::default()
     }
 }
+
+/// Members that a problem names.
+pub fn pointers(problem: &Value) -> Vec<&str> {
+    problem["errors"].as_array().unwrap().iter().map(|it| it["pointer"].as_str().unwrap()).collect()
+}

@@ -182,6 +182,7 @@ pub(crate) async fn forget_what_servers_said(
     row.tags.clear();
     row.attributes = Value::Object(Map::new());
     row.set_consent(Consent::default());
+    row.muted_until = None;
     leave_closed(conn, row.id).await
 }
 

@@ -226,11 +226,13 @@ pub async fn attributed(
     fetch_all!(
         pool,
         Attributed,
-        r#"SELECT c.name, v.currency, count(*) AS "conversions!", count(DISTINCT c.people[1]) AS "people!",
-             coalesce(sum(v.value), 0)::float8 / 10000 AS "value!"
-           FROM conversions c CROSS JOIN LATERAL (VALUES (NULL::text, 0::bigint), (c.currency, c.value)) AS v (currency, value)
-           WHERE c.campaign = $1 AND c.at >= $2 AND c.at < $3 AND v.value IS NOT NULL
-           GROUP BY c.name, v.currency ORDER BY c.name, v.currency NULLS FIRST"#,
+        r#"WITH of_people AS (
+             SELECT name, people[1] AS person, currency, count(*) AS n, coalesce(sum(value), 0)::float8 / 10000 AS value
+             FROM conversions WHERE campaign = $1 AND at >= $2 AND at < $3 GROUP BY name, people[1], currency)
+           SELECT name AS "name!", currency, sum(n)::bigint AS "conversions!", count(*) AS "people!", sum(value) AS "value!"
+           FROM (SELECT name, currency, n, value FROM of_people WHERE currency IS NOT NULL
+                 UNION ALL SELECT name, NULL, sum(n), 0 FROM of_people GROUP BY name, person) AS counted
+           GROUP BY name, currency ORDER BY name, currency NULLS FIRST"#,
         (campaign.0, from, to)
     )
 }

@@ -45,18 +45,23 @@ pub async fn of_groups(conn: &mut PgConnection, of: &Measurement) -> sqlx::Resul
     let rows = fetch_all!(
         conn,
         r#"/* figures_of_groups */ WITH counted AS (
-             SELECT DISTINCT ON (c.event) p.part, p.person, c.name, c.at >= p.at AS is_after, c.currency, c.value
-             FROM conversions c CROSS JOIN LATERAL unnest(c.people) WITH ORDINALITY AS u (person, place)
-               JOIN measured_people p ON p.measurement = $1 AND p.person = u.person
-             WHERE c.app = $2 AND c.at >= $3 AND c.at < $4
-             ORDER BY c.event, u.place),
+             SELECT f.part, f.person, c.name, c.currency, c.value, c.at >= f.at AS is_after
+             FROM conversions c CROSS JOIN LATERAL (
+               SELECT p.part, p.person, p.at FROM unnest(c.people) WITH ORDINALITY AS u (person, place)
+                 JOIN measured_people p ON p.measurement = $1 AND p.person = u.person ORDER BY u.place LIMIT 1) f
+             WHERE c.app = $2 AND c.at >= $3 AND c.at < $4),
+           sums AS (
+             SELECT part, person, name, currency, count(*) FILTER (WHERE is_after) AS n,
+               count(*) FILTER (WHERE NOT is_after) AS n_before,
+               coalesce(sum(value) FILTER (WHERE is_after), 0)::float8 / 10000 AS y,
+               coalesce(sum(value) FILTER (WHERE NOT is_after), 0)::float8 / 10000 AS x
+             FROM counted GROUP BY part, person, name, currency),
            people AS (
-             SELECT c.part, c.person, c.name, v.currency, coalesce(sum(v.amount) FILTER (WHERE c.is_after), 0) AS y,
-               coalesce(sum(v.amount) FILTER (WHERE NOT c.is_after), 0) AS x, count(*) FILTER (WHERE c.is_after) AS n
-             FROM counted c CROSS JOIN LATERAL (VALUES (NULL::text, 1::float8), (c.currency, c.value::float8 / 10000)) AS v (currency, amount)
-             WHERE v.amount IS NOT NULL GROUP BY c.part, c.person, c.name, v.currency)
-           SELECT name, currency, part, count(*) FILTER (WHERE n > 0) AS "converted!", sum(y) AS "y!", sum(y * y) AS "yy!",
-             sum(x) AS "x!", sum(x * x) AS "xx!", sum(x * y) AS "xy!"
+             SELECT part, name, currency, n, y, x FROM sums WHERE currency IS NOT NULL
+             UNION ALL
+             SELECT part, name, NULL, sum(n), sum(n)::float8, sum(n_before)::float8 FROM sums GROUP BY part, person, name)
+           SELECT name AS "name!", currency, part AS "part!", count(*) FILTER (WHERE n > 0) AS "converted!", sum(y) AS "y!",
+             sum(y * y) AS "yy!", sum(x) AS "x!", sum(x * x) AS "xx!", sum(x * y) AS "xy!"
            FROM people GROUP BY name, currency, part ORDER BY name, currency NULLS FIRST, part"#,
         (of.id, of.app.0, before, of.closes_at)
     )?;

@@ -1,5 +1,5 @@
 /** Funnel of the opt-in prompt as texts, steps and rows of a file. Pure. */
-import type { PromptFunnel, PromptFunnelGroup, Share } from "../api/types";
+import type { PromptFunnel, PromptFunnelGroup, ShareInterval } from "../api/types";
 import { capital, dayOf } from "./format";
 import { LAYOUTS } from "./prompt";
 import type { Filters } from "./url";
@@ -76,9 +76,9 @@ export const isBare = ({ groups }: PromptFunnel): boolean =>
 export const shareWords = (share: number): string => `${(share * 100).toFixed(1)} %`;
 
 /** Bounds of a share: `11.8 to 14.1 %`. */
-export const boundWords = ({ low, high }: Share): string => `${(low * 100).toFixed(1)} to ${shareWords(high)}`;
+export const boundWords = ({ low, high }: ShareInterval): string => `${(low * 100).toFixed(1)} to ${shareWords(high)}`;
 
-export interface NamedShare extends Share {
+export interface NamedShare extends ShareInterval {
   name: string;
 }
 

@@ -72,6 +72,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
         | "PATCH /v1/apps/{app}/topics/{topic}"
         | "POST /v1/apps/{app}/policies/preview"
+        | "POST /v1/apps/{app}/users/{user}/preferences-link"
         | "POST /v1/apps/{app}/vapid-keys"
         | "POST /v1/gateways/{lane}/close"
         | "POST /v1/gateways/{lane}/hold"

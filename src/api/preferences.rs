@@ -1,0 +1,145 @@
+//! `/preferences/{link}`: page on which a user changes topics and frequency of all browsers, unsubscribes them, or downloads what is
+//! stored, without logging in. `POST /v1/apps/{app}/users/{user}/preferences-link` makes the link.
+
+mod form;
+mod page;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{FromRequest as _, Path, RawQuery, Request, State};
+use axum::http::{Extensions, HeaderMap};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use uuid::Uuid;
+
+use super::ApiState;
+use super::http::auth::{MayChangeSubscribers, Server};
+use super::http::draft::Draft;
+use super::http::extract::{PathId, UserId};
+use super::http::limits::Budget;
+use super::http::problem::Problem;
+use super::http::routes::routes;
+use super::users::export;
+use bellwire_core::base64url;
+use bellwire_core::duration;
+use bellwire_core::id::AppId;
+use bellwire_core::message::is_language_tag;
+use bellwire_store::keys::apps::{self, App};
+use bellwire_vault::PREFERENCES_LINK;
+use form::Choice;
+
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(make))
+}
+
+/// Pages for people, which are not part of the API.
+pub(super) fn pages() -> Router<ApiState> {
+    Router::new().route("/preferences/{link}", get(show).post(save)).route("/preferences/{link}/data", get(download))
+}
+
+const LASTS_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
+/// Limits of the time for which a link is valid, in seconds: a minute and 366 days.
+const LASTS_S: std::ops::RangeInclusive<u64> = 60..=31_622_400;
+/// Maximum characters of a link's last part. The longest user id makes about 1,900.
+const LINK_MAX: usize = 4_096;
+
+/// Validity and language of a link.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PreferencesLinkRequest {
+    /// Time for which the link is valid, such as `30d`, the default. 60s to 366d.
+    expires_in: Option<String>,
+    /// Language tag of the page. Null: the language of the browser.
+    locale: Option<String>,
+}
+
+/// Link to the preferences of a user.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PreferencesLinkResponse {
+    /// Address of the page. It needs no login, so send it only to that user. Without `public_url`, it begins with the path.
+    link: String,
+    /// Time at which the link stops working.
+    expires_at: DateTime<Utc>,
+}
+
+/// Sealed content of a link.
+#[derive(Debug, Serialize, Deserialize)]
+struct LinkContent {
+    app: AppId,
+    user: String,
+    expires_at: DateTime<Utc>,
+    locale: Option<String>,
+}
+
+/// Returns a link to a page on which a user changes topics and frequency of all their browsers, unsubscribes, or downloads the stored
+/// data, for example from an e-mail. It needs no login. Nothing is stored; the link contains the user encrypted.
+#[utoipa::path(post, path = "/v1/apps/{app}/users/{user}/preferences-link", tag = "Subscriptions",
+    request_body = PreferencesLinkRequest, responses((status = 200, body = PreferencesLinkResponse)))]
+pub(crate) async fn make(
+    server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(UserId(user)): PathId<UserId>,
+    Draft(request, mut faults, _): Draft<PreferencesLinkRequest>,
+) -> Result<axum::Json<PreferencesLinkResponse>, Problem> {
+    let lasts = request.expires_in.as_deref().map_or(Some(LASTS_DEFAULT), duration::parse);
+    let lasts = lasts.filter(|lasts| LASTS_S.contains(&lasts.as_secs()));
+    faults.require(lasts.is_some(), "/expires_in", "must be a span from 60s to 366d, such as `30d`");
+    let is_tag = request.locale.as_deref().is_none_or(is_language_tag);
+    faults.require(is_tag, "/locale", "must be a language tag such as `de` or `pt-BR`");
+    faults.finish()?;
+    let expires_at = state.clock.now() + lasts.unwrap_or(LASTS_DEFAULT);
+    let content = LinkContent { app: server.app.id, user, expires_at, locale: request.locale };
+    let content = serde_json::to_vec(&content).map_err(|_| Problem::internal())?;
+    let sealed = base64url::encode(state.vault.seal(PREFERENCES_LINK, Uuid::nil(), &content));
+    let origin = state.settings.setup.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/'));
+    let link = format!("{}/preferences/{sealed}", origin.unwrap_or_default());
+    Ok(axum::Json(PreferencesLinkResponse { link, expires_at }))
+}
+
+/// Opens a link. The error is the page for a link that is invalid or has expired.
+async fn open(
+    state: &ApiState, text: &str, request: (&HeaderMap, &Extensions),
+) -> Result<(App, LinkContent), Response> {
+    let client = state.limits.client_of(request.0, request.1);
+    let _: Budget = state.limits.client(client).map_err(IntoResponse::into_response)?;
+    let content = read(state, text).ok_or_else(page::invalid)?;
+    let app = apps::find(&state.pool, Some(content.app), None).await;
+    let app = app.map_err(|error| Problem::from(error).into_response())?.ok_or_else(page::invalid)?;
+    Ok((app, content))
+}
+
+fn read(state: &ApiState, text: &str) -> Option<LinkContent> {
+    let sealed = base64url::decode(Some(text).filter(|text| text.len() <= LINK_MAX)?)?;
+    let content = state.vault.open(PREFERENCES_LINK, Uuid::nil(), &sealed).ok()?;
+    let content: LinkContent = serde_json::from_slice(&content).ok()?;
+    (content.expires_at > state.clock.now()).then_some(content)
+}
+
+async fn show(
+    State(state): State<ApiState>, Path(link): Path<String>, RawQuery(query): RawQuery, request: Request,
+) -> Result<Response, Response> {
+    let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    let choice = Choice::read(&state, &content).await.map_err(IntoResponse::into_response)?;
+    let texts = page::PageTexts::select(content.locale.as_deref(), request.headers());
+    Ok(page::preferences(&app.name, &texts, &choice, (&link, query.as_deref() == Some("saved"))))
+}
+
+/// Stores the form, and shows the page again.
+async fn save(State(state): State<ApiState>, Path(link): Path<String>, request: Request) -> Result<Response, Response> {
+    let (_, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    let body = Bytes::from_request(request, &state).await.map_err(IntoResponse::into_response)?;
+    Choice::change(&state, &content, &body).await.map_err(IntoResponse::into_response)?;
+    // Relative, so that a proxy may serve the page below another path.
+    Ok(Redirect::to(&format!("{link}?saved")).into_response())
+}
+
+async fn download(
+    State(state): State<ApiState>, Path(link): Path<String>, mut request: Request,
+) -> Result<Response, Response> {
+    let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    export::of_user(&state, &app, content.user, &mut request).await.map_err(IntoResponse::into_response)
+}

@@ -1,0 +1,144 @@
+//! HTML of the preferences of a user. It runs no scripts, and loads only style sheets of this server.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+
+use super::form::Choice;
+
+type Texts = BTreeMap<String, String>;
+
+/// Languages with the text of the button that saves, which the opt-in kit does not have, and the texts of the kit. English is the first.
+static LANGUAGES: LazyLock<[(&str, &str, Texts); 12]> = LazyLock::new(|| {
+    [
+        ("en", "Save", include_str!("../../../static/sdk/src/ui/texts/en.json")),
+        ("ar", "حفظ", include_str!("../../../static/sdk/src/ui/texts/ar.json")),
+        ("de", "Speichern", include_str!("../../../static/sdk/src/ui/texts/de.json")),
+        ("es", "Guardar", include_str!("../../../static/sdk/src/ui/texts/es.json")),
+        ("fr", "Enregistrer", include_str!("../../../static/sdk/src/ui/texts/fr.json")),
+        ("it", "Salva", include_str!("../../../static/sdk/src/ui/texts/it.json")),
+        ("ja", "保存", include_str!("../../../static/sdk/src/ui/texts/ja.json")),
+        ("nl", "Opslaan", include_str!("../../../static/sdk/src/ui/texts/nl.json")),
+        ("pl", "Zapisz", include_str!("../../../static/sdk/src/ui/texts/pl.json")),
+        ("pt", "Guardar", include_str!("../../../static/sdk/src/ui/texts/pt.json")),
+        ("tr", "Kaydet", include_str!("../../../static/sdk/src/ui/texts/tr.json")),
+        ("zh", "保存", include_str!("../../../static/sdk/src/ui/texts/zh.json")),
+    ]
+    .map(|(language, save, texts)| (language, save, serde_json::from_str(texts).expect("an object of strings")))
+});
+
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Texts of one language.
+pub(super) struct PageTexts {
+    language: &'static str,
+    save: &'static str,
+    texts: &'static Texts,
+}
+
+impl PageTexts {
+    /// Selects the language of the link, or else the browser's first one that is known.
+    pub(super) fn select(locale: Option<&str>, headers: &HeaderMap) -> Self {
+        let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok()).unwrap_or_default();
+        let wanted = locale.into_iter().chain(accepted.split(',').map(|item| item.split(';').next().unwrap_or(item)));
+        let find = |tag: &str| {
+            let language = tag.trim().split('-').next().unwrap_or_default().to_ascii_lowercase();
+            LANGUAGES.iter().find(|(known, ..)| *known == language)
+        };
+        let (language, save, texts) = wanted.into_iter().find_map(find).unwrap_or(&LANGUAGES[0]);
+        Self { language, save, texts }
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.texts.get(name).map_or("", String::as_str)
+    }
+}
+
+/// Renders the preferences. `link`: last part of the page's address. `is_saved`: they were stored just now.
+pub(super) fn preferences(app: &str, t: &PageTexts, choice: &Choice, (link, is_saved): (&str, bool)) -> Response {
+    let body = html! {
+        h1 { (t.text("preferences")) }
+        p.soft { (app) }
+        @if is_saved { p role="status" { (t.text("saved")) } }
+        @if choice.browsers == 0 {
+            p { (t.text("bell")) ": " (t.text("bell_off")) }
+        } @else {
+            form method="post" {
+                @if !choice.offered.is_empty() { (topics(t, choice)) }
+                (frequency(t, choice))
+                p.actions {
+                    button.main { (t.save) }
+                    button name="unsubscribe" value="1" { (t.text("turn_off")) }
+                }
+            }
+        }
+        p { a href={ (link) "/data" } download="data.json" { (t.text("data")) ": " (t.text("data_download")) } }
+    };
+    page(StatusCode::OK, t.language, t.text("preferences"), &body)
+}
+
+fn topics(t: &PageTexts, choice: &Choice) -> Markup {
+    html! {
+        fieldset {
+            legend { (t.text("topics")) }
+            @for topic in &choice.offered {
+                @let (title, description) = topic.texts_in(t.language);
+                label {
+                    input type="checkbox" name="topic" value=(topic.name()) checked[choice.joined.contains(topic.name())];
+                    span { (title) @if let Some(description) = description { small { (description) } } }
+                }
+            }
+        }
+    }
+}
+
+fn frequency(t: &PageTexts, choice: &Choice) -> Markup {
+    let is_important = choice.muted.is_some_and(|muted| muted.until.is_none());
+    let until = choice.muted.and_then(|muted| muted.until);
+    html! {
+        fieldset {
+            legend { (t.text("bell")) }
+            label { input type="checkbox" name="important" value="1" checked[is_important]; span { (t.text("important")) } }
+            label {
+                input type="checkbox" name="pause" value="1" checked[until.is_some()];
+                span {
+                    (t.text("pause"))
+                    @if let Some(until) = until { small { (until.format("%Y-%m-%d")) } }
+                }
+            }
+        }
+    }
+}
+
+/// Page for a link that is invalid or has expired.
+pub(super) fn invalid() -> Response {
+    let body = html! {
+        h1 { "This link does not work" }
+        p { "It has expired, or is not complete. Ask the sender for a new one." }
+    };
+    page(StatusCode::NOT_FOUND, "en", "This link does not work", &body)
+}
+
+fn page(status: StatusCode, language: &str, title: &str, body: &Markup) -> Response {
+    let direction = if language == "ar" { "rtl" } else { "ltr" };
+    let document = html! {
+        (DOCTYPE)
+        html lang=(language) dir=(direction) {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="robots" content="noindex";
+                title { (title) }
+                link rel="stylesheet" href="/shared/tokens.css";
+                link rel="stylesheet" href="/shared/preferences.css";
+            }
+            body { main { (body) } }
+        }
+    };
+    let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
+    (status, headers, document.into_string()).into_response()
+}
