@@ -29,8 +29,8 @@ CREATE TABLE subscriptions (
     -- Time at which it stopped being active.
     ended_at         timestamptz CHECK ((state = 'active') = (ended_at IS NULL)),
     policy           jsonb,       -- delivery policy of the subscription, as written; null: none
-    -- Until then only transactional messages are sent, as the person wishes; infinity: always; null: all are sent.
-    muted_until      timestamptz,
+    -- Until then only transactional messages are sent, as the person wishes; 9999-12-31: always; null: all are sent.
+    muted_until      timestamptz CHECK (isfinite(muted_until)),
     -- Refusals in a row while not proven; a refused key counts five.
     refusals         smallint    NOT NULL DEFAULT 0 CHECK (refusals >= 0),
     -- Last time that a user left it: what was addressed to the user, or to it, until then is not sent.

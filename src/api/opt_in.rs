@@ -272,9 +272,9 @@ impl OfferedTopic {
         &self.name
     }
 
-    /// Returns title and description in a language, or else in the topic's own.
-    pub(in crate::api) fn texts_in(&self, language: &str) -> (&str, Option<&str>) {
-        match self.texts.get(language) {
+    /// Returns title and description by a language tag, its language, or else in the topic's own language.
+    pub(in crate::api) fn texts_in(&self, tag: &str, language: &str) -> (&str, Option<&str>) {
+        match self.texts.get(tag).or_else(|| self.texts.get(language)) {
             Some(text) => (&text.title, text.description.as_deref()),
             None => (&self.title, self.description.as_deref()),
         }

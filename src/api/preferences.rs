@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
@@ -25,12 +26,14 @@ use super::http::extract::{PathId, UserId};
 use super::http::limits::Budget;
 use super::http::problem::Problem;
 use super::http::routes::routes;
-use super::users::export;
+use super::users::{export, label};
 use bellwire_core::base64url;
 use bellwire_core::duration;
 use bellwire_core::id::AppId;
 use bellwire_core::message::is_language_tag;
+use bellwire_core::scope::Scope;
 use bellwire_store::keys::apps::{self, App};
+use bellwire_store::keys::audit::AuditAction;
 use bellwire_vault::PREFERENCES_LINK;
 use form::Choice;
 
@@ -57,6 +60,9 @@ pub(crate) struct PreferencesLinkRequest {
     expires_in: Option<String>,
     /// Language tag of the page. Null: the language of the browser.
     locale: Option<String>,
+    /// Whether the page offers a download of what is stored about the user, as `GET …/export` returns it. Requires the scope `export`.
+    #[serde(default)]
+    data: bool,
 }
 
 /// Link to the preferences of a user.
@@ -75,10 +81,11 @@ struct LinkContent {
     user: String,
     expires_at: DateTime<Utc>,
     locale: Option<String>,
+    data: bool,
 }
 
-/// Returns a link to a page on which a user changes topics and frequency of all their browsers, unsubscribes, or downloads the stored
-/// data, for example from an e-mail. It needs no login. Nothing is stored; the link contains the user encrypted.
+/// Returns a link to a page on which a user changes topics and frequency of all their browsers, or unsubscribes, for example from an
+/// e-mail. It needs no login. Nothing is stored; the link contains the user encrypted.
 #[utoipa::path(post, path = "/v1/apps/{app}/users/{user}/preferences-link", tag = "Subscriptions",
     request_body = PreferencesLinkRequest, responses((status = 200, body = PreferencesLinkResponse)))]
 pub(crate) async fn make(
@@ -91,8 +98,14 @@ pub(crate) async fn make(
     let is_tag = request.locale.as_deref().is_none_or(is_language_tag);
     faults.require(is_tag, "/locale", "must be a language tag such as `de` or `pt-BR`");
     faults.finish()?;
+    if request.data {
+        server.caller.require(Scope::Export)?;
+        let entry = server.did(AuditAction::UserExported, label(&state.vault, server.app.id, &user));
+        let mut conn = state.pool.acquire().await?;
+        entry.with(json!({"link": true})).record(&mut conn, 1, state.clock.now()).await?;
+    }
     let expires_at = state.clock.now() + lasts.unwrap_or(LASTS_DEFAULT);
-    let content = LinkContent { app: server.app.id, user, expires_at, locale: request.locale };
+    let content = LinkContent { app: server.app.id, user, expires_at, locale: request.locale, data: request.data };
     let content = serde_json::to_vec(&content).map_err(|_| Problem::internal())?;
     let sealed = base64url::encode(state.vault.seal(PREFERENCES_LINK, Uuid::nil(), &content));
     let origin = state.settings.setup.public_url.as_ref().map(|url| url.as_str().trim_end_matches('/'));
@@ -125,7 +138,8 @@ async fn show(
     let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
     let choice = Choice::read(&state, &content).await.map_err(IntoResponse::into_response)?;
     let texts = page::PageTexts::select(content.locale.as_deref(), request.headers());
-    Ok(page::preferences(&app.name, &texts, &choice, (&link, query.as_deref() == Some("saved"))))
+    let data = content.data.then_some(link.as_str());
+    Ok(page::preferences(&app.name, &texts, &choice, data, query.as_deref() == Some("saved")))
 }
 
 /// Stores the form, and shows the page again.
@@ -141,5 +155,8 @@ async fn download(
     State(state): State<ApiState>, Path(link): Path<String>, mut request: Request,
 ) -> Result<Response, Response> {
     let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    if !content.data {
+        return Err(page::invalid());
+    }
     export::of_user(&state, &app, content.user, &mut request).await.map_err(IntoResponse::into_response)
 }

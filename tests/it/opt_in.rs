@@ -117,11 +117,31 @@ async fn wrong_steps_are_named() {
 async fn invented_pages_are_counted_together() {
     let app = TestApp::start().await;
     for n in 0..203 {
-        report(&app, json!(["shown"]), json!({"page": format!("/{n}")})).await.ok(204);
+        report(&app, json!(["shown"]), json!({"page": format!("/{}", letters(n))})).await.ok(204);
     }
     let pages = funnel(&app, "?by=page").await;
     assert_eq!(pages.as_array().unwrap().len(), 201);
     assert_eq!((&pages[0]["value"], &pages[0]["shown"]), (&Value::Null, &json!(3)));
+    app.finish().await;
+}
+
+/// Spells a number by letters.
+fn letters(n: u32) -> String {
+    n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect()
+}
+
+#[tokio::test]
+async fn parts_of_paths_that_identify_are_not_stored() {
+    let app = TestApp::start().await;
+    for page in
+        ["/users/ann@example.com/orders/17", "/users/ben/orders/18", "/b/%C3%BC", "/reset/abcdefghijklmnopqrstuvwxyz"]
+    {
+        report(&app, json!(["shown", "shown"]), json!({"page": page})).await.ok(204);
+    }
+    let pages = funnel(&app, "?by=page").await;
+    let pages: Vec<&str> = pages.as_array().unwrap().iter().map(|page| page["value"].as_str().unwrap()).collect();
+    assert_eq!(pages, ["/b/*", "/reset/*", "/users/*/orders/*", "/users/ben/orders/*"]);
+    assert_eq!(scalar(&app.pool, "SELECT sum(shown)::bigint FROM opt_in_counts").await, 4, "a step counts once");
     app.finish().await;
 }
 
@@ -192,8 +212,22 @@ async fn muted_people_get_only_transactional_messages() {
     let new = app.get(&format!("/v1/apps/shop/subscriptions/{new}")).await;
     assert_eq!(new["muted"], json!({"until": null}), "a replacement keeps it: {new}");
     assert_eq!(send(json!({"all": true}), "promotional").await.2, 1);
+    let back = app.come_back_with("fcm", 0, json!({})).await;
+    assert_eq!(app.get(&format!("/v1/apps/shop/subscriptions/{back}")).await["muted"], json!({"until": null}));
     assert_eq!(mute(Value::Null).await.ok(200)["muted"], Value::Null);
     assert_eq!(send(json!({"all": true}), "promotional").await.2, 0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn new_subscription_after_leaving_is_not_muted() {
+    let app = TestApp::start().await;
+    let person = app.subscribe("fcm", 0..1).await.remove(0);
+    let path = format!("/v1/apps/shop/subscriptions/{}", person.id);
+    app.call(Method::PATCH, &path, json!({"muted": {}})).await.ok(200);
+    app.call(Method::DELETE, &path, Value::Null).await.ok(204);
+    let id = app.subscribe("fcm", 0..1).await.remove(0).id;
+    assert_eq!(app.get(&format!("/v1/apps/shop/subscriptions/{id}")).await["muted"], Value::Null);
     app.finish().await;
 }
 

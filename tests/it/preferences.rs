@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::support::TestApp;
-use crate::support::app::{DAY, pointers};
+use crate::support::app::{DAY, pointers, scalar};
 
 struct Page {
     status: u16,
@@ -71,7 +71,7 @@ async fn user_chooses_topics_and_frequency_for_all_browsers() {
     assert_eq!(page.headers[header::REFERRER_POLICY], "no-referrer");
     assert!(!link.contains("ann"), "the user is sealed: {link}");
 
-    let saved = submit(&app, &link, "topic=offers&topic=staff&pause=1").await;
+    let saved = submit(&app, &link, "form=1&topic_before=news&topic=offers&topic=staff&pause=1").await;
     assert_eq!(saved.status, 303);
     let to = saved.headers[header::LOCATION].to_str().unwrap().to_owned();
     let page = open(&app, &format!("/preferences/{to}"), "en").await;
@@ -83,9 +83,9 @@ async fn user_chooses_topics_and_frequency_for_all_browsers() {
     }
     // A pause that is under way keeps its end.
     app.clock.advance(DAY);
-    submit(&app, &link, "topic=offers&pause=1").await;
+    submit(&app, &link, "form=1&topic_before=offers&topic=offers&pause_before=1&pause=1").await;
     assert_eq!(subscription(&app, &browsers[0]).await["muted"], json!({"until": until}));
-    submit(&app, &link, "important=1").await;
+    submit(&app, &link, "form=1&topic_before=offers&pause_before=1&important=1").await;
     let row = subscription(&app, &browsers[1]).await;
     assert_eq!((&row["topics"], &row["muted"]), (&json!(["orders"]), &json!({"until": null})));
     app.finish().await;
@@ -94,11 +94,11 @@ async fn user_chooses_topics_and_frequency_for_all_browsers() {
 #[tokio::test]
 async fn user_unsubscribes_and_downloads_without_login() {
     let (app, browsers) = start().await;
-    let link = link(&app, "ann", json!({"locale": "fr"})).await;
+    let link = link(&app, "ann", json!({"locale": "fr", "data": true})).await;
     let data = open(&app, &format!("{link}/data"), "en").await;
     let data: Value = serde_json::from_str(&data.html).unwrap();
     assert_eq!((&data["user_id"], data["subscriptions"].as_array().unwrap().len()), (&json!("ann"), 2));
-    assert_eq!(submit(&app, &link, "unsubscribe=1").await.status, 303);
+    assert_eq!(submit(&app, &link, "List-Unsubscribe=One-Click").await.status, 303);
     for id in &browsers {
         assert_eq!(subscription(&app, id).await["state"], "unsubscribed");
     }
@@ -111,7 +111,52 @@ async fn user_unsubscribes_and_downloads_without_login() {
 }
 
 #[tokio::test]
-async fn forged_and_expired_links_show_no_one() {
+async fn saving_keeps_choices_of_single_browsers() {
+    let (app, browsers) = start().await;
+    let link = link(&app, "ann", json!({})).await;
+    let change = |id: &str, body: Value| {
+        let path = format!("/v1/apps/shop/subscriptions/{id}");
+        let app = &app;
+        async move { app.call(Method::PATCH, &path, body).await.ok(200) }
+    };
+    change(&browsers[0], json!({"muted": {}, "topics": []})).await;
+    let page = open(&app, &link, "en").await;
+    assert!(
+        page.html.contains("name=\"topic_before\" value=\"news\"") && !page.html.contains("before=\"pause"),
+        "{}",
+        page.html
+    );
+    submit(&app, &link, "form=1&topic_before=news&topic=news&topic=offers").await;
+    let [phone, laptop] = [subscription(&app, &browsers[0]).await, subscription(&app, &browsers[1]).await];
+    assert_eq!((&phone["topics"], &phone["muted"]), (&json!(["offers"]), &json!({"until": null})));
+    assert_eq!((&laptop["topics"], &laptop["muted"]), (&json!(["news", "offers", "orders"]), &Value::Null));
+    for foreign in ["", "topic=news", "------X\r\nContent-Disposition: form-data; name=\"form\"\r\n\r\n1"] {
+        assert_eq!(submit(&app, &link, foreign).await.status, 422, "{foreign}");
+    }
+    assert_eq!(subscription(&app, &browsers[1]).await["topics"], laptop["topics"], "nothing was changed");
+    assert_eq!(open(&app, &format!("{link}/data"), "en").await.status, 404, "the link offers no data");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn link_to_data_needs_the_right_to_export() {
+    let app = TestApp::start().await;
+    let body = json!({"name": "mailer", "scopes": ["subscribers"]});
+    let key = app.call(Method::POST, "/v1/apps/shop/api-keys", body).await.ok(201);
+    let key = key["secret"].as_str().unwrap().to_owned();
+    let path = "/v1/apps/shop/users/ann/preferences-link";
+    app.call_as(Method::POST, path, &key, json!({})).await.ok(200);
+    let refused = app.call_as(Method::POST, path, &key, json!({"data": true})).await.ok(403);
+    assert!(refused["detail"].as_str().unwrap().contains("export"), "{refused}");
+    let logged = "SELECT count(*) FROM audit_log WHERE action = 'user.exported'";
+    assert_eq!(scalar(&app.pool, logged).await, 0);
+    app.call(Method::POST, path, json!({"data": true})).await.ok(200);
+    assert_eq!(scalar(&app.pool, logged).await, 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn forged_and_expired_links_show_nothing() {
     let (app, _) = start().await;
     let good = link(&app, "ann", json!({"expires_in": "1h"})).await;
     let mut forged = good.clone();

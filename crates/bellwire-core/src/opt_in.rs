@@ -17,7 +17,7 @@ named! {
         No = "no",
         /// The browser's own prompt was shown.
         Asked = "asked",
-        /// The browser allowed it, and is subscribed.
+        /// The browser subscribed after the visitor allowed it.
         Granted = "granted",
         /// The visitor refused in the browser's own prompt.
         Denied = "denied",

@@ -82,6 +82,8 @@ pub(super) struct SubscriptionLine<'a> {
     expires_at: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    muted_until: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consent: Option<ConsentOut<'a>>,
@@ -129,6 +131,7 @@ impl<'a> SubscriptionLine<'a> {
             timezone: row.timezone.as_deref(),
             expires_at: row.expires_at,
             policy: row.policy.as_deref().map(serde_json::from_str).transpose()?,
+            muted_until: row.muted_until,
             created_at: row.created_at,
             consent: (row.consent_at.is_some() || row.consent_source.is_some())
                 .then_some(ConsentOut { at: row.consent_at, source: row.consent_source.as_deref() }),
@@ -163,6 +166,7 @@ impl<'a> SubscriptionLine<'a> {
             self.timezone.unwrap_or_default().to_owned(),
             at(self.expires_at),
             json(self.policy).to_owned(),
+            at(self.muted_until),
             at(Some(self.created_at)),
             at(self.consent.as_ref().and_then(|consent| consent.at)),
             self.consent.as_ref().and_then(|consent| consent.source).unwrap_or_default().to_owned(),
@@ -182,7 +186,7 @@ pub(super) fn columns(raw: bool) -> impl Iterator<Item = &'static str> {
     COLUMNS.into_iter().chain((!raw).then_some(NEUTRALISED))
 }
 
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "type",
     "id",
     "endpoint",
@@ -197,6 +201,7 @@ const COLUMNS: [&str; 19] = [
     "timezone",
     "expires_at",
     "policy",
+    "muted_until",
     "created_at",
     "consent_at",
     "consent_source",

@@ -29,6 +29,7 @@ pub(super) enum Field {
     ConsentSource,
     Consent,
     ExpiresAt,
+    MutedUntil,
     Policy,
     /// State column: true, or a word such as `subscribed`, marks an active subscription.
     Active,
@@ -46,7 +47,7 @@ pub(super) enum Field {
 }
 
 /// Fields with their names in faults and mappings, and other known column names in lower case without punctuation.
-static FIELDS: [(Field, &str, &str); 23] = [
+static FIELDS: [(Field, &str, &str); 24] = [
     // OneSignal; django-push-notifications.
     (Field::Endpoint, "endpoint", "identifier registrationid subscriptionendpoint"),
     // OneSignal; Perfecty; Laravel and web-push-php.
@@ -66,6 +67,7 @@ static FIELDS: [(Field, &str, &str); 23] = [
     (Field::ConsentSource, "consent_source", ""),
     (Field::Consent, "consent", "consented hasconsent hasconsented consentgiven"),
     (Field::ExpiresAt, "expires_at", "expirationtime"),
+    (Field::MutedUntil, "muted_until", ""),
     (Field::Policy, "policy", ""),
     (
         Field::Active,

@@ -50,6 +50,8 @@ pub(super) struct RecordInput {
     /// Time of the unsubscribe in a Bellwire export, which the import keeps.
     pub unsubscribed_at: Option<DateTime<Utc>>,
     pub policy: Option<Value>,
+    /// Time until which only transactional messages are sent. A Bellwire export has 9999-12-31 for no end.
+    pub muted_until: Option<DateTime<Utc>>,
     /// Whether the file marks the record as not subscribed.
     pub left_out: bool,
     /// Whether the device is not a browser. Without keys the record is then skipped.
@@ -362,6 +364,7 @@ impl RecordInput {
             Field::ConsentSource => first(&mut self.consent_source, text(value)?),
             Field::Consent => return self.set_consent(parsed(value)),
             Field::ExpiresAt => first_time(&mut self.expires_at, &value)?,
+            Field::MutedUntil => first_time(&mut self.muted_until, &value)?,
             Field::Policy => first(&mut self.policy, parsed(value)),
             Field::Tags => match parsed(value) {
                 // Pairs of names and values are attributes here.

@@ -71,7 +71,7 @@ pub(crate) struct PromptFunnel {
 pub(crate) struct PromptFunnelGroup {
     /// Value of the dimension. Null: no variant, or other pages.
     value: Option<String>,
-    /// The prompt was shown.
+    /// The prompt was shown, once a visit.
     shown: i64,
     /// A guide was shown instead, because the browser cannot ask.
     guided: i64,
@@ -97,7 +97,7 @@ pub(crate) struct PromptFunnelGroup {
     due_30_days: i64,
     /// Those of them who were still subscribed then.
     kept_30_days: i64,
-    /// `granted` divided by `shown`. Null: nothing was shown.
+    /// Those who subscribed by the prompt, divided by `shown`. Null: nothing was shown.
     granted_share: Option<ShareInterval>,
 }
 
@@ -136,7 +136,7 @@ impl PromptFunnelGroup {
             kept_7_days: it.kept_7,
             due_30_days: it.due_30,
             kept_30_days: it.kept_30,
-            granted_share: ShareInterval::of(it.granted, it.shown),
+            granted_share: ShareInterval::of(it.granted_by_prompt, it.shown),
         }
     }
 }

@@ -43,6 +43,16 @@ named! {
     }
 }
 
+/// Maximum characters of a part of a path that is stored.
+const PART_MAX: usize = 24;
+
+/// Replaces the parts of a path that may identify a person or a thing: `/users/ann@example.com/orders/17` is `/users/*/orders/*`.
+fn generic(path: &str) -> String {
+    let is_name =
+        |part: &str| part.len() <= PART_MAX && part.bytes().all(|b| b.is_ascii_alphabetic() || b"-_.~".contains(&b));
+    path.split('/').map(|part| if is_name(part) { part } else { "*" }).collect::<Vec<_>>().join("/")
+}
+
 /// Steps of a visitor.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -75,19 +85,22 @@ impl OptInReport {
 }
 
 /// Reports steps from a visitor to a subscriber, by a page. They are counted by day, page, element, variant and browser, without an id
-/// of the visitor. The browser's name is read from `User-Agent`.
+/// of the visitor. The browser's name is read from `User-Agent`. Parts of the path that may be ids or names are stored as `*`.
 #[utoipa::path(post, path = "/v1/apps/{app}/prompt/steps", tag = "Subscriptions", request_body = OptInReport, security(()),
     responses((status = 204)))]
 pub(crate) async fn report(
     client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, headers: HeaderMap,
-    Draft(report, mut faults, _): Draft<OptInReport>,
+    Draft(mut report, mut faults, _): Draft<OptInReport>,
 ) -> Result<StatusCode, Problem> {
     let (app, now) = (client.app.id, state.clock.now());
     report.check(&PromptSettings::restore(apps::read_prompt(&state.pool, app).await?), &mut faults);
     faults.finish()?;
+    report.steps.sort_unstable();
+    report.steps.dedup();
+    let page = generic(&report.page);
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
     let view = OptInView {
-        page: &report.page,
+        page: &page,
         layout: report.layout.name(),
         variant: report.variant.as_deref().unwrap_or_default(),
         browser: BrowserFamily::of(agent.unwrap_or_default()),

@@ -10,14 +10,13 @@ use crate::api::http::problem::Problem;
 use crate::api::opt_in::{self, OfferedTopic};
 use crate::api::subscriptions::input::Muted;
 use crate::api::{ApiState, Work};
-use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_store::audience::subscriptions::{self, Changed, Changes, Right, SubscriptionFilter, SubscriptionRow};
 use bellwire_store::audience::topics;
 use bellwire_store::keyset::Keyset;
 
-/// Browsers of a user that are read and changed. More have no user, but a test of load.
+/// Maximum browsers of a user that are read at once, and whose choices are changed.
 const BROWSERS_MAX: i64 = 250;
 const PAUSE: TimeDelta = TimeDelta::days(7);
 
@@ -32,28 +31,57 @@ pub(super) struct Choice {
     pub muted: Option<Muted>,
 }
 
-/// Fields of a submitted form.
+/// Fields of a submitted form. Only differences to what the page showed are applied, so that a choice in one browser stays.
 #[derive(Default)]
 struct Submitted {
     topics: BTreeSet<String>,
-    is_important: bool,
-    is_paused: bool,
+    topics_before: BTreeSet<String>,
+    frequency: (bool, bool),
+    frequency_before: (bool, bool),
     unsubscribes: bool,
 }
 
 impl Submitted {
-    fn read(body: &[u8]) -> Self {
-        let mut read = Self::default();
+    /// `None`: this is another form.
+    fn read(body: &[u8]) -> Option<Self> {
+        let (mut read, mut is_form) = (Self::default(), false);
         for (name, value) in form_urlencoded::parse(body) {
             match &*name {
+                "form" => is_form = true,
                 "topic" => drop(read.topics.insert(value.into_owned())),
-                "important" => read.is_important = true,
-                "pause" => read.is_paused = true,
+                "topic_before" => drop(read.topics_before.insert(value.into_owned())),
+                "important" => read.frequency.0 = true,
+                "important_before" => read.frequency_before.0 = true,
+                "pause" => read.frequency.1 = true,
+                "pause_before" => read.frequency_before.1 = true,
                 "unsubscribe" => read.unsubscribes = true,
+                // One-click unsubscription from an e-mail (RFC 8058).
+                "List-Unsubscribe" => (is_form, read.unsubscribes) = (true, true),
                 _ => {}
             }
         }
-        read
+        is_form.then_some(read)
+    }
+
+    /// Returns the topics of a browser after the change. Those that the page does not offer stay.
+    fn topics_of(&self, topics: Vec<String>, offered: &BTreeSet<&str>) -> Vec<String> {
+        let is_left = |topic: &String| self.topics_before.contains(topic) && !self.topics.contains(topic);
+        let mut kept: BTreeSet<String> =
+            topics.into_iter().filter(|topic| !offered.contains(topic.as_str()) || !is_left(topic)).collect();
+        let joined = self.topics.difference(&self.topics_before).filter(|topic| offered.contains(topic.as_str()));
+        kept.extend(joined.cloned());
+        kept.into_iter().collect()
+    }
+
+    /// Returns the end of the mute. `None`: the frequency did not change.
+    fn muted_until(&self, now: DateTime<Utc>) -> Option<Option<DateTime<Utc>>> {
+        let (is_important, is_paused) = self.frequency;
+        let until = match (is_important, is_paused) {
+            (true, _) => Some(Muted::without_end()),
+            (false, true) => Some(now + PAUSE),
+            (false, false) => None,
+        };
+        (self.frequency != self.frequency_before).then_some(until)
     }
 }
 
@@ -75,31 +103,33 @@ impl Choice {
         Ok(Self { browsers: rows.len(), offered, joined, muted })
     }
 
-    /// Applies a form to all browsers. Topics that the page does not offer stay.
+    /// Applies a form to all browsers of the user.
     pub(super) async fn change(state: &ApiState, of: &LinkContent, body: &[u8]) -> Result<(), Problem> {
-        let submitted = Submitted::read(body);
-        let before = Self::read(state, of).await?;
-        let muted_until = before.muted_until(&submitted, state.clock.now());
-        let offered: BTreeSet<&str> = before.offered.iter().map(OfferedTopic::name).collect();
+        let Some(submitted) = Submitted::read(body) else {
+            return Err(Problem::invalid_member(
+                "/form",
+                "is missing: this is not the form of the page; nothing was changed",
+            ));
+        };
+        if submitted.unsubscribes {
+            return unsubscribe(state, of).await;
+        }
+        let offered = opt_in::offered(topics::displayed(&state.pool, of.app).await?);
+        let offered: BTreeSet<&str> = offered.iter().map(OfferedTopic::name).collect();
         for (row, topics) in browsers(state, of).await? {
-            if submitted.unsubscribes {
-                unsubscribe(state, of, row.id).await?;
-                continue;
-            }
-            let others = topics.into_iter().filter(|topic| !offered.contains(topic.as_str()));
-            let chosen = submitted.topics.iter().filter(|topic| offered.contains(topic.as_str())).cloned();
+            let now = state.clock.now();
             let wanted = Changes {
                 by: Speaker::Server,
                 user_id: None,
                 tags: None,
                 attributes: None,
-                topics: Some(others.chain(chosen).collect()),
+                topics: Some(submitted.topics_of(topics, &offered)),
                 locale: None,
                 timezone: None,
-                muted_until: Some(muted_until),
+                muted_until: submitted.muted_until(now),
             };
-            let (app, now) = (of.app, state.clock.now());
-            let changed = subscriptions::change(&state.pool, &state.vault, app, row.id, Right::Server, &wanted, now);
+            let right = Right::User(&of.user);
+            let changed = subscriptions::change(&state.pool, &state.vault, of.app, row.id, right, &wanted, now);
             if matches!(changed.await?, Changed::TooManyTopics) {
                 return Err(Problem::too_many_topics());
             }
@@ -107,21 +137,30 @@ impl Choice {
         Ok(())
     }
 
-    /// Returns the end of the mute. A pause that is under way keeps its end.
-    fn muted_until(&self, submitted: &Submitted, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        if submitted.is_important {
-            return Some(Muted::without_end());
-        }
-        let under_way = self.muted.and_then(|muted| muted.until);
-        submitted.is_paused.then(|| under_way.unwrap_or(now + PAUSE))
+    /// Whether only transactional messages are sent without an end.
+    pub(super) fn is_important(&self) -> bool {
+        self.muted.is_some_and(|muted| muted.until.is_none())
+    }
+
+    /// Returns the end of a pause.
+    pub(super) fn paused_until(&self) -> Option<DateTime<Utc>> {
+        self.muted.and_then(|muted| muted.until)
     }
 }
 
-async fn unsubscribe(state: &ApiState, of: &LinkContent, id: SubscriptionId) -> Result<(), Problem> {
-    let (app, now) = (of.app, state.clock.now());
-    let ended = subscriptions::unsubscribe(&state.pool, &state.vault, app, id, Right::Server, now).await?;
-    if let Some(stop) = ended {
-        (state.engine.tell)(Work::Stop(stop));
+/// Unsubscribes all browsers of the user.
+async fn unsubscribe(state: &ApiState, of: &LinkContent) -> Result<(), Problem> {
+    loop {
+        let all = browsers(state, of).await?;
+        for (row, _) in &all {
+            let (right, now) = (Right::User(&of.user), state.clock.now());
+            let ended = subscriptions::unsubscribe(&state.pool, &state.vault, of.app, row.id, right, now).await?;
+            if let Some(stop) = ended {
+                (state.engine.tell)(Work::Stop(stop));
+            }
+        }
+        if (all.len() as i64) < BROWSERS_MAX {
+            return Ok(());
+        }
     }
-    Ok(())
 }

@@ -36,6 +36,8 @@ const POLICY: &str =
 /// Texts of one language.
 pub(super) struct PageTexts {
     language: &'static str,
+    /// Language tag as it was asked for, such as `pt-BR`.
+    tag: String,
     save: &'static str,
     texts: &'static Texts,
 }
@@ -47,10 +49,11 @@ impl PageTexts {
         let wanted = locale.into_iter().chain(accepted.split(',').map(|item| item.split(';').next().unwrap_or(item)));
         let find = |tag: &str| {
             let language = tag.trim().split('-').next().unwrap_or_default().to_ascii_lowercase();
-            LANGUAGES.iter().find(|(known, ..)| *known == language)
+            Some((tag.trim().to_owned(), LANGUAGES.iter().find(|(known, ..)| *known == language)?))
         };
-        let (language, save, texts) = wanted.into_iter().find_map(find).unwrap_or(&LANGUAGES[0]);
-        Self { language, save, texts }
+        let (tag, (language, save, texts)) =
+            wanted.into_iter().find_map(find).unwrap_or_else(|| ("en".to_owned(), &LANGUAGES[0]));
+        Self { language, tag, save, texts }
     }
 
     fn text(&self, name: &str) -> &str {
@@ -58,8 +61,8 @@ impl PageTexts {
     }
 }
 
-/// Renders the preferences. `link`: last part of the page's address. `is_saved`: they were stored just now.
-pub(super) fn preferences(app: &str, t: &PageTexts, choice: &Choice, (link, is_saved): (&str, bool)) -> Response {
+/// Renders the preferences. `data`: last part of the page's address, if it offers the stored data. `is_saved`: they were stored just now.
+pub(super) fn preferences(app: &str, t: &PageTexts, choice: &Choice, data: Option<&str>, is_saved: bool) -> Response {
     let body = html! {
         h1 { (t.text("preferences")) }
         p.soft { (app) }
@@ -68,6 +71,7 @@ pub(super) fn preferences(app: &str, t: &PageTexts, choice: &Choice, (link, is_s
             p { (t.text("bell")) ": " (t.text("bell_off")) }
         } @else {
             form method="post" {
+                input type="hidden" name="form" value="1";
                 @if !choice.offered.is_empty() { (topics(t, choice)) }
                 (frequency(t, choice))
                 p.actions {
@@ -76,7 +80,7 @@ pub(super) fn preferences(app: &str, t: &PageTexts, choice: &Choice, (link, is_s
                 }
             }
         }
-        p { a href={ (link) "/data" } download="data.json" { (t.text("data")) ": " (t.text("data_download")) } }
+        @if let Some(link) = data { p { a href={ (link) "/data" } download="data.json" { (t.text("data")) ": " (t.text("data_download")) } } }
     };
     page(StatusCode::OK, t.language, t.text("preferences"), &body)
 }
@@ -86,9 +90,11 @@ fn topics(t: &PageTexts, choice: &Choice) -> Markup {
         fieldset {
             legend { (t.text("topics")) }
             @for topic in &choice.offered {
-                @let (title, description) = topic.texts_in(t.language);
+                @let (title, description) = topic.texts_in(&t.tag, t.language);
+                @let is_joined = choice.joined.contains(topic.name());
+                @if is_joined { input type="hidden" name="topic_before" value=(topic.name()); }
                 label {
-                    input type="checkbox" name="topic" value=(topic.name()) checked[choice.joined.contains(topic.name())];
+                    input type="checkbox" name="topic" value=(topic.name()) checked[is_joined];
                     span { (title) @if let Some(description) = description { small { (description) } } }
                 }
             }
@@ -97,11 +103,12 @@ fn topics(t: &PageTexts, choice: &Choice) -> Markup {
 }
 
 fn frequency(t: &PageTexts, choice: &Choice) -> Markup {
-    let is_important = choice.muted.is_some_and(|muted| muted.until.is_none());
-    let until = choice.muted.and_then(|muted| muted.until);
+    let (is_important, until) = (choice.is_important(), choice.paused_until());
     html! {
         fieldset {
             legend { (t.text("bell")) }
+            @if is_important { input type="hidden" name="important_before" value="1"; }
+            @if until.is_some() { input type="hidden" name="pause_before" value="1"; }
             label { input type="checkbox" name="important" value="1" checked[is_important]; span { (t.text("important")) } }
             label {
                 input type="checkbox" name="pause" value="1" checked[until.is_some()];
@@ -133,8 +140,8 @@ fn page(status: StatusCode, language: &str, title: &str, body: &Markup) -> Respo
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="robots" content="noindex";
                 title { (title) }
-                link rel="stylesheet" href="/shared/tokens.css";
-                link rel="stylesheet" href="/shared/preferences.css";
+                link rel="stylesheet" href="../shared/tokens.css";
+                link rel="stylesheet" href="../shared/preferences.css";
             }
             body { main { (body) } }
         }

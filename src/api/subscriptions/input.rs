@@ -83,7 +83,10 @@ impl SubscriptionInput {
         let locale = self.locale.and_then(|locale| name(locale, "/locale", language_tag, LOCALE_RULE, faults));
         let timezone = self.timezone.and_then(|zone| name(zone, "/timezone", time_zone, ZONE_RULE, faults));
         let attributes = self.attributes.and_then(|attributes| check_attributes(attributes, merge, faults));
-        let muted_until = self.muted.map(|muted| muted.and_then(|muted| muted.check(now, faults)));
+        let muted_until = match self.muted {
+            Some(Some(muted)) => muted.check(now, faults).map(Some),
+            unmuted => unmuted.map(|_| None),
+        };
         Changes {
             by: self.by,
             user_id: self.user_id,

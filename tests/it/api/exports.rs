@@ -97,7 +97,7 @@ async fn furnish(api: &TestApi) {
     api.subscribe(&fcm("before"), json!({"topics": ["news"]})).await;
     api.post("/vapid-keys", pair).await.ok(201);
     let said = json!({"user_id": "=ann, \"quoted\"", "tags": ["vip", "a b"], "attributes": {"plan": "pro", "n": 3.5, "b": true},
-        "topics": ["sports", "news"], "locale": "de-AT", "timezone": "Europe/Vienna", "policy": {"retries": 2},
+        "topics": ["sports", "news"], "locale": "de-AT", "timezone": "Europe/Vienna", "policy": {"retries": 2}, "muted": {},
         "consent": {"at": "2026-05-04T12:00:00Z", "source": "=form, \"spring\""}});
     api.subscribe(&fcm("after"), said).await;
     api.subscribe(&fcm("bare"), json!({})).await;

@@ -68,7 +68,7 @@ fn capped(unsent: Option<&str>, story: &Story) -> (String, Value) {
             (why.to_owned(), json!({"cap": null, "free_at": null}))
         }
         None if unsent == Some(MUTED) => {
-            ("its person wants only transactional messages".to_owned(), json!({"cap": null, "free_at": null}))
+            ("the subscriber wants only transactional messages".to_owned(), json!({"cap": null, "free_at": null}))
         }
         None => ("a frequency cap held it back".to_owned(), json!({"cap": null, "free_at": null})),
     }

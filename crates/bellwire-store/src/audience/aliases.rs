@@ -109,7 +109,7 @@ pub async fn lock_current(
         let link = links(conn, app, &[row.id]).await?.pop();
         let Some(next) = link.and_then(|link| link.successor(vault)) else { break };
         let may_follow = |next: &SubscriptionRow| match right {
-            Right::Server => is_same_person(row.user_id.as_deref(), next.user_id.as_deref()),
+            Right::Server | Right::User(_) => is_same_person(row.user_id.as_deref(), next.user_id.as_deref()),
             Right::Browser(_) => row.user_id == next.user_id,
         };
         let Some(next) = lock(conn, app, next).await?.filter(may_follow) else { break };

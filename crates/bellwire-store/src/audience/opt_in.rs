@@ -35,8 +35,8 @@ pub struct OptInView<'a> {
     pub browser: BrowserFamily,
 }
 
-/// Counts steps. `subscription`: the one that began with a granted step, which is checked after 7 and 30 days. Returns whether it
-/// exists; otherwise nothing should be stored.
+/// Counts steps. `subscription`: the new subscription of a granted step, which is checked after 7 and 30 days. Returns whether it
+/// exists; otherwise nothing is stored.
 pub async fn record(
     conn: &mut PgConnection, app: AppId, view: &OptInView<'_>, steps: &[OptInStep],
     subscription: Option<SubscriptionId>, now: Timestamp,
@@ -44,6 +44,18 @@ pub async fn record(
     let OptInView { page, layout, variant, browser } = view;
     let counts = OptInStep::ALL.map(|step| i64::from(steps.contains(&step)));
     let day = now.date_naive();
+    // Before the counts, whose row is locked until the commit.
+    if let Some(id) = subscription {
+        let known: Option<Uuid> = fetch_optional!(
+            &mut *conn,
+            scalar,
+            "SELECT id FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
+            (id.shard(), id.0, app.0)
+        )?;
+        if known.is_none() {
+            return Ok(false);
+        }
+    }
     let page: String = fetch_one!(
         &mut *conn,
         scalar,
@@ -63,19 +75,13 @@ pub async fn record(
         (app.0, day, page, layout, variant, browser.name(), counts.as_slice(), PAGES_MAX)
     )?;
     let Some(id) = subscription else { return Ok(true) };
-    let known: Option<Uuid> = fetch_optional!(
-        &mut *conn,
-        scalar,
-        "SELECT id FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
-        (id.shard(), id.0, app.0)
-    )?;
     execute!(
         conn,
         "INSERT INTO opt_in_subscribers (subscription, app, day, page, layout, variant, browser, granted_at, check_at)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 ON CONFLICT DO NOTHING",
         (id.0, app.0, day, page, layout, variant, browser.name(), now, now + FIRST_CHECK)
     )?;
-    Ok(known.is_some())
+    Ok(true)
 }
 
 /// Counts a chunk of the subscribers whose 7 or 30 days are over. Returns their number.
@@ -182,6 +188,8 @@ pub struct OptInCounts {
     pub no: i64,
     pub asked: i64,
     pub granted: i64,
+    /// Those granted by the prompt, not in the preferences.
+    pub granted_by_prompt: i64,
     pub denied: i64,
     pub dismissed: i64,
     pub due_7: i64,
@@ -203,6 +211,7 @@ impl OptInCounts {
             no: self.no + other.no,
             asked: self.asked + other.asked,
             granted: self.granted + other.granted,
+            granted_by_prompt: self.granted_by_prompt + other.granted_by_prompt,
             denied: self.denied + other.denied,
             dismissed: self.dismissed + other.dismissed,
             due_7: self.due_7 + other.due_7,
@@ -224,7 +233,8 @@ pub async fn funnel(
              WHEN 'browser' THEN browser ELSE day::text END AS "value!",
              sum(shown)::bigint AS "shown!", sum(guided)::bigint AS "guided!", sum(accepted)::bigint AS "accepted!",
              sum(later)::bigint AS "later!", sum(no)::bigint AS "no!", sum(asked)::bigint AS "asked!",
-             sum(granted)::bigint AS "granted!", sum(denied)::bigint AS "denied!", sum(dismissed)::bigint AS "dismissed!",
+             sum(granted)::bigint AS "granted!",
+             coalesce(sum(granted) FILTER (WHERE layout <> 'preferences'), 0)::bigint AS "granted_by_prompt!", sum(denied)::bigint AS "denied!", sum(dismissed)::bigint AS "dismissed!",
              sum(due_7)::bigint AS "due_7!", sum(kept_7)::bigint AS "kept_7!", sum(due_30)::bigint AS "due_30!",
              sum(kept_30)::bigint AS "kept_30!"
            FROM opt_in_counts WHERE app = $1 AND day BETWEEN $2 AND $3

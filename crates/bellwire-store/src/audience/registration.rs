@@ -276,6 +276,10 @@ async fn refresh(
     } else if request.wanted.changes_user(&before) {
         forget_what_servers_said(conn, &mut row).await?;
     }
+    let had_left = row.state == SubscriptionState::Unsubscribed;
+    if had_left {
+        row.muted_until = None; // an earlier wish must not silence a new subscription
+    }
     if !request.wanted.apply(&mut row) {
         return refused(Registered::TooLarge);
     }
@@ -285,7 +289,6 @@ async fn refresh(
         row.expires_at = request.expires_at;
     }
     row.keys_vouched |= vouches;
-    let had_left = row.state == SubscriptionState::Unsubscribed;
     let kept = if had_left { Consent::default() } else { row.consent() };
     row.set_consent(request.consent(kept, had_left, now));
     if row.state != SubscriptionState::Active {

@@ -73,6 +73,13 @@ pub(crate) async fn take_over(
     // It judges by topics that are about to be left.
     let ahead = fan_outs::take_out(conn, app, old, heir, now).await?;
     let life = replace(conn, old_id, new_id, now).await?;
+    if heir.is_known && heir.row.muted_until.is_none() && heir.row.user_id == old.user_id {
+        execute!(
+            &mut *conn,
+            "UPDATE subscriptions SET muted_until = $3 WHERE shard = $1 AND id = $2",
+            (new_id.shard(), new_id.0, old.muted_until)
+        )?;
+    }
     if old.state == SubscriptionState::Active {
         let mut changes = audience_counts::Difference::default();
         changes.lost(old.lane, now, Loss::Replaced);

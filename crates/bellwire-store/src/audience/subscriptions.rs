@@ -145,7 +145,7 @@ pub async fn change(
     retrying(|| async move {
         let mut tx = begin(pool).await?;
         let before = match right {
-            Right::Server => aliases::lock_current(&mut tx, vault, app, id, right).await?,
+            Right::Server | Right::User(_) => aliases::lock_current(&mut tx, vault, app, id, right).await?,
             // The answer holds a token: that of a successor is not for the holder of an old one.
             Right::Browser(_) => lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)),
         };

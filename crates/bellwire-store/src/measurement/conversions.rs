@@ -227,9 +227,9 @@ pub async fn attributed(
         pool,
         Attributed,
         r#"WITH of_people AS (
-             SELECT name, people[1] AS person, currency, count(*) AS n, coalesce(sum(value), 0)::float8 / 10000 AS value
+             SELECT name, people[1] AS person, currency, count(*) AS n, coalesce(sum(value), 0) AS value
              FROM conversions WHERE campaign = $1 AND at >= $2 AND at < $3 GROUP BY name, people[1], currency)
-           SELECT name AS "name!", currency, sum(n)::bigint AS "conversions!", count(*) AS "people!", sum(value) AS "value!"
+           SELECT name AS "name!", currency, sum(n)::bigint AS "conversions!", count(*) AS "people!", sum(value)::float8 / 10000 AS "value!"
            FROM (SELECT name, currency, n, value FROM of_people WHERE currency IS NOT NULL
                  UNION ALL SELECT name, NULL, sum(n), 0 FROM of_people GROUP BY name, person) AS counted
            GROUP BY name, currency ORDER BY name, currency NULLS FIRST"#,

@@ -99,6 +99,7 @@ pub struct SubscriptionOut {
     pub ended_at: Option<Timestamp>,
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
+    pub muted_until: Option<Timestamp>,
 }
 
 /// Reads an app's subscriptions in all states with ids above `after` and below `until`, the oldest first.
@@ -110,7 +111,7 @@ pub async fn subscriptions(
         SubscriptionOut,
         r#"SELECT s.id AS "id: SubscriptionId", s.state AS "state: SubscriptionState", s.address, k.public_key AS vapid_key, s.user_id,
              s.tags, s.attributes::text AS "attributes!", s.locale, s.timezone, s.expires_at, s.policy::text AS policy, s.created_at,
-             s.ended_at, s.consent_at, s.consent_source, ARRAY[]::text[] AS "topics!"
+             s.ended_at, s.consent_at, s.consent_source, s.muted_until, ARRAY[]::text[] AS "topics!"
          FROM (SELECT * FROM subscriptions WHERE app = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4) s
          JOIN lanes l ON l.id = s.lane JOIN vapid_keys k ON k.id = l.vapid_key ORDER BY s.id"#,
         (app.0, after, until, limit)

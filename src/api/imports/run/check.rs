@@ -16,7 +16,7 @@ use bellwire_core::id::VapidKeyId;
 use bellwire_core::permission::Speaker;
 use bellwire_core::subscription::Consent;
 use bellwire_rules::policy::PolicyLevel;
-use bellwire_store::audience::subscriptions::Merge;
+use bellwire_store::audience::subscriptions::{Changes, Merge};
 use bellwire_store::keys::vapid_keys;
 
 impl ImportSource<'_> {
@@ -55,7 +55,8 @@ impl ImportSource<'_> {
             timezone: entry.timezone.map(Value::from),
             muted: None,
         };
-        let wanted = said.check(Merge::Replace, now, &mut details);
+        let muted_until = entry.muted_until.filter(|until| *until > now);
+        let wanted = Changes { muted_until: muted_until.map(Some), ..said.check(Merge::Replace, now, &mut details) };
         if let Some(FieldError { pointer, detail, .. }) = zone_warning(wanted.timezone.as_ref()) {
             details.refuse(pointer.unwrap_or_default(), detail);
         }

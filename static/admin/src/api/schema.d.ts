@@ -2034,12 +2034,34 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns how many visitors took each step from the prompt to a subscription.
+         * Returns the opt-in funnel of some days: visitors by the steps that they took towards a subscription, as pages with the opt-in kit report them.
          * @description Takes an API key with the scope `read`, or a session of a teammate with the role `viewer`.
          */
-        get: operations["prompt_show_funnel"];
+        get: operations["prompt_funnel_show"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/prompt/steps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reports steps from a visitor to a subscriber, by a page.
+         * @description They are counted by day, page, element, variant and browser, without an id of the visitor. The browser's name is read from `User-Agent`. Parts of the path that may be ids or names are stored as `*`.
+         *
+         *     Takes no key: everyone may call it.
+         */
+        post: operations["prompt_steps_report"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2604,6 +2626,28 @@ export interface paths {
         get: operations["users_export"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/users/{user}/preferences-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Returns a link to a page on which a user changes topics and frequency of all their browsers, or unsubscribes, for example from an e-mail.
+         * @description It needs no login. Nothing is stored; the link contains the user encrypted.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of a teammate with the role `operator`.
+         */
+        post: operations["users_preferences_link_make"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5764,6 +5808,11 @@ export interface components {
             prev_iterator?: string | null;
         };
         /**
+         * @description Dimension of the funnel.
+         * @enum {string}
+         */
+        FunnelDimension: "variant" | "layout" | "page" | "browser" | "day";
+        /**
          * @description Push service of a browser.
          * @enum {string}
          */
@@ -6798,7 +6847,7 @@ export interface components {
         Muted: {
             /**
              * Format: date-time
-             * @description End of the time. Null: no end.
+             * @description End of that time, at most 366 days ahead. Null: none.
              */
             until?: string | null;
         };
@@ -6897,6 +6946,7 @@ export interface components {
             consent?: components["schemas"]["NewConsent"] | null;
             /** @description A language tag (BCP 47). Also read: POSIX names such as `de_AT.UTF-8`, and the first language of a list. */
             locale?: string | null;
+            muted?: components["schemas"]["Muted"] | null;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             replaces?: components["schemas"]["Replaced"] | null;
             /** @description Value of `PushSubscription.toJSON()`. */
@@ -7024,6 +7074,28 @@ export interface components {
             /** @description Path on this server to which the browser navigates. Not for requests from scripts. */
             path: string;
         };
+        /**
+         * @description Element in which visitors subscribe.
+         * @enum {string}
+         */
+        OptInLayout: "card" | "bar" | "dialog" | "preferences";
+        /** @description Steps of a visitor. */
+        OptInReport: {
+            /** @description Element in which they were taken. */
+            layout: components["schemas"]["OptInLayout"];
+            /** @description Path of the page, without query and fragment: 1 to 200 characters. */
+            page: string;
+            /** @description Steps that were taken at once, 1 to 4. */
+            steps: components["schemas"]["OptInStep"][];
+            subscription?: components["schemas"]["SubscriptionId"] | null;
+            /** @description Variant of the prompt. Null: none. */
+            variant?: string | null;
+        };
+        /**
+         * @description Step from a visitor to a subscriber.
+         * @enum {string}
+         */
+        OptInStep: "shown" | "guided" | "accepted" | "later" | "no" | "asked" | "granted" | "denied" | "dismissed";
         /** @description Outage of the push service: no request succeeds. */
         Outage: {
             /**
@@ -7460,6 +7532,25 @@ export interface components {
             /** @description Level that set the rate limit of one subscription. */
             throttle: string;
         };
+        /** @description Validity and language of a link. */
+        PreferencesLinkRequest: {
+            /** @description Whether the page offers a download of what is stored about the user, as `GET …/export` returns it. Requires the scope `export`. */
+            data?: boolean;
+            /** @description Time for which the link is valid, such as `30d`, the default. 60s to 366d. */
+            expires_in?: string | null;
+            /** @description Language tag of the page. Null: the language of the browser. */
+            locale?: string | null;
+        };
+        /** @description Link to the preferences of a user. */
+        PreferencesLinkResponse: {
+            /**
+             * Format: date-time
+             * @description Time at which the link stops working.
+             */
+            expires_at: string;
+            /** @description Address of the page. It needs no login, so send it only to that user. Without `public_url`, it begins with the path. */
+            link: string;
+        };
         /**
          * @description Fixed policies by name, exempt from the bounds of other policies.
          * @enum {string}
@@ -7582,11 +7673,11 @@ export interface components {
             /** @description Path of the page about this kind of problem: `/docs/problems/` and the code. */
             type: string;
         };
-        /** @description Steps of visitors from the prompt to a subscription, by group. */
+        /** @description Visitors by the steps that they took towards a subscription. */
         PromptFunnel: {
-            /** @description Property that splits visitors into groups. */
-            by: components["schemas"]["PromptFunnelSplit"];
-            /** @description Groups of visitors. */
+            /** @description Dimension of the groups. */
+            by: components["schemas"]["FunnelDimension"];
+            /** @description Counts by the value of the dimension, at most 400: days in order, others by the number of visitors. */
             groups: components["schemas"]["PromptFunnelGroup"][];
             /**
              * Format: date
@@ -7595,86 +7686,81 @@ export interface components {
             since: string;
             /**
              * Format: date
-             * @description Last day, in UTC.
+             * @description Last day.
              */
             until: string;
         };
-        /** @description Steps of one group of visitors. */
+        /** @description Counts of visitors with one value of the dimension. */
         PromptFunnelGroup: {
             /**
              * Format: int64
-             * @description Visitors who chose "yes".
+             * @description The visitor accepted.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Visitors whom the browser asked.
+             * @description The browser's own prompt was shown.
              */
             asked: number;
             /**
              * Format: int64
-             * @description Visitors who denied the permission in the browser.
+             * @description The visitor refused in the browser's own prompt.
              */
             denied: number;
             /**
              * Format: int64
-             * @description Visitors who closed the question of the browser.
+             * @description The visitor closed the browser's own prompt.
              */
             dismissed: number;
             /**
              * Format: int64
-             * @description Subscribers who subscribed at least 30 days ago.
+             * @description Subscribers whose thirtieth day is over.
              */
             due_30_days: number;
             /**
              * Format: int64
-             * @description Subscribers who subscribed at least 7 days ago.
+             * @description Subscribers whose seventh day is over.
              */
             due_7_days: number;
             /**
              * Format: int64
-             * @description Visitors who subscribed.
+             * @description The visitor subscribed.
              */
             granted: number;
-            granted_share?: components["schemas"]["Share"] | null;
+            granted_share?: components["schemas"]["ShareInterval"] | null;
             /**
              * Format: int64
-             * @description Visitors who got a guide instead of the question.
+             * @description A guide was shown instead, because the browser cannot ask.
              */
             guided: number;
             /**
              * Format: int64
-             * @description Subscribers of `due_30_days` who were still subscribed after 30 days.
+             * @description Those of them who were still subscribed then.
              */
             kept_30_days: number;
             /**
              * Format: int64
-             * @description Subscribers of `due_7_days` who were still subscribed after 7 days.
+             * @description Those of them who were still subscribed then.
              */
             kept_7_days: number;
             /**
              * Format: int64
-             * @description Visitors who chose "not now".
+             * @description The visitor chose "not now".
              */
             later: number;
             /**
              * Format: int64
-             * @description Visitors who chose "no".
+             * @description The visitor declined.
              */
             no: number;
             /**
              * Format: int64
-             * @description Visitors who were shown the prompt.
+             * @description The prompt was shown, once a visit.
              */
             shown: number;
-            /** @description Value of the property. Null: no variant, or other pages. */
+            /** @description Value of the dimension. Null: no variant, or other pages. */
             value?: string | null;
         };
-        /**
-         * @description Property by which a funnel is split.
-         * @enum {string}
-         */
-        PromptFunnelSplit: "variant" | "layout" | "page" | "browser" | "day";
         /**
          * @description Form of the prompt.
          * @enum {string}
@@ -7746,7 +7832,7 @@ export interface components {
              */
             topics: string[];
             /**
-             * @description Variants of the prompt, at most 5. Each browser gets one of them. Empty: no variants.
+             * @description Variants to compare in the funnel, at most 5. Empty: all browsers get the same prompt.
              * @default []
              */
             variants: components["schemas"]["PromptVariant"][];
@@ -7757,27 +7843,22 @@ export interface components {
              */
             visits: number;
         };
-        /** @description Variant of the prompt. */
+        /** @description Variant of a prompt. The choice of a browser is stable. */
         PromptVariant: {
-            /** @description Form of the prompt. Null: the form of the prompt settings. */
             layout?: components["schemas"]["PromptLayout"] | null;
-            /** @description Name, 1 to 64 letters, digits, `_`, `-` and `.`. Unique in the prompt. */
+            /** @description Name in the funnel: 1 to 64 letters, digits, `_`, `-` or `.`. */
             name: string;
-            /**
-             * @description Texts that replace those of the prompt, by language tag and text name.
-             * @default {}
-             */
-            texts: {
+            /** @description Texts that replace those of the prompt, by language tag and text name. */
+            texts?: {
                 [key: string]: {
                     [key: string]: string;
                 };
             };
             /**
-             * Format: int32
-             * @description Weight, 1 to 1,000: the variant's share of browsers is its weight divided by the sum of all weights.
-             * @default 1
+             * Format: int64
+             * @description Relative share of the browsers, 1 to 1,000.
              */
-            weight: number;
+            weight?: number;
         };
         /**
          * @description Kind of proof that a key is for. A key is never used for both.
@@ -8331,7 +8412,7 @@ export interface components {
             ended: number;
         };
         /** @description A share with its confidence interval of 95 %. */
-        Share: {
+        ShareInterval: {
             /**
              * Format: double
              * @description Upper bound of the interval.
@@ -8344,7 +8425,7 @@ export interface components {
             low: number;
             /**
              * Format: double
-             * @description The share, from 0 to 1.
+             * @description The share, 0 to 1.
              */
             value: number;
         };
@@ -8551,6 +8632,7 @@ export interface components {
             } | null;
             /** @description BCP 47 language tag, in the forms accepted at registration. */
             locale?: string | null;
+            muted?: components["schemas"]["Muted"] | null;
             /** @description All tags. From a browser only if the app allows it. */
             tags?: string[] | null;
             /** @description IANA time zone, in the forms accepted at registration. */
@@ -13638,6 +13720,7 @@ export interface operations {
                      *         "share_percent": 100,
                      *         "texts": {},
                      *         "topics": [],
+                     *         "variants": [],
                      *         "visits": 1
                      *       },
                      *       "topics": [
@@ -19676,6 +19759,7 @@ export interface operations {
                      *       "share_percent": 100,
                      *       "texts": {},
                      *       "topics": [],
+                     *       "variants": [],
                      *       "visits": 1
                      *     }
                      */
@@ -19751,6 +19835,7 @@ export interface operations {
                      *       "share_percent": 100,
                      *       "texts": {},
                      *       "topics": [],
+                     *       "variants": [],
                      *       "visits": 1
                      *     }
                      */
@@ -19805,17 +19890,20 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    prompt_show_funnel: {
+    prompt_funnel_show: {
         parameters: {
             query?: {
-                /** @description Property that splits visitors into groups */
-                by?: components["schemas"]["PromptFunnelSplit"];
-                /** @description First day, in UTC */
+                /** @description First day, in UTC. By default 29 days before the last. */
                 since?: string;
-                /** @description Last day, in UTC */
+                /** @description Last day, at most 400 days after the first. By default today. */
                 until?: string;
+                /** @description Dimension of the groups. By default `variant`. */
+                by?: components["schemas"]["FunnelDimension"];
             };
-            header?: never;
+            header?: {
+                /** @description Known `ETag`s: 304 if one of them is current */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -19827,16 +19915,102 @@ export interface operations {
             /** @description The resource */
             200: {
                 headers: {
+                    /** @description Tag of this version of the resource (RFC 9110 section 8.8.3) */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "by": "variant",
+                     *       "groups": [
+                     *         {
+                     *           "accepted": 0,
+                     *           "asked": 0,
+                     *           "denied": 0,
+                     *           "dismissed": 0,
+                     *           "due_30_days": 0,
+                     *           "due_7_days": 0,
+                     *           "granted": 0,
+                     *           "granted_share": {
+                     *             "high": 0.5,
+                     *             "low": 0.5,
+                     *             "value": 0.5
+                     *           },
+                     *           "guided": 0,
+                     *           "kept_30_days": 0,
+                     *           "kept_7_days": 0,
+                     *           "later": 0,
+                     *           "no": 0,
+                     *           "shown": 0,
+                     *           "value": "…"
+                     *         }
+                     *       ],
+                     *       "since": "2026-12-01",
+                     *       "until": "2026-12-01"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PromptFunnel"];
                 };
+            };
+            /** @description `If-None-Match` has the current tag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    prompt_steps_report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "layout": "card",
+                 *       "page": "/cart",
+                 *       "steps": [
+                 *         "accepted",
+                 *         "asked"
+                 *       ],
+                 *       "variant": "short"
+                 *     }
+                 */
+                "application/json": components["schemas"]["OptInReport"];
+            };
+        };
+        responses: {
+            /** @description Done; no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["HeadTooLarge"];
@@ -20470,6 +20644,9 @@ export interface operations {
                      *           "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "last_seen": "2026-12-01T09:00:00Z",
                      *           "locale": "de-AT",
+                     *           "muted": {
+                     *             "until": "2026-12-01T09:00:00Z"
+                     *           },
                      *           "refused": [
                      *             {
                      *               "code": "7K2M9QXA",
@@ -20569,6 +20746,9 @@ export interface operations {
                      *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
+                     *       "muted": {
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       },
                      *       "refused": [
                      *         {
                      *           "code": "7K2M9QXA",
@@ -20622,6 +20802,9 @@ export interface operations {
                      *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
+                     *       "muted": {
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       },
                      *       "refused": [
                      *         {
                      *           "code": "7K2M9QXA",
@@ -20756,6 +20939,9 @@ export interface operations {
                      *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
+                     *       "muted": {
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       },
                      *       "refused": [
                      *         {
                      *           "code": "7K2M9QXA",
@@ -20873,6 +21059,9 @@ export interface operations {
                      *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
+                     *       "muted": {
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       },
                      *       "refused": [
                      *         {
                      *           "code": "7K2M9QXA",
@@ -22961,6 +23150,9 @@ export interface operations {
                      *           "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "last_seen": "2026-12-01T09:00:00Z",
                      *           "locale": "de-AT",
+                     *           "muted": {
+                     *             "until": "2026-12-01T09:00:00Z"
+                     *           },
                      *           "refused": [
                      *             {
                      *               "code": "7K2M9QXA",
@@ -23010,6 +23202,59 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["HeadTooLarge"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    users_preferences_link_make: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description `user_id` */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "expires_in": "90d",
+                 *       "locale": "de"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PreferencesLinkRequest"];
+            };
+        };
+        responses: {
+            /** @description Done; the body contains the result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "link": "…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PreferencesLinkResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             431: components["responses"]["HeadTooLarge"];
             default: components["responses"]["Problem"];

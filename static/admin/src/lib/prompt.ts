@@ -85,9 +85,9 @@ export interface VariantDraft {
 export const variantDrafts = (variants: readonly PromptVariant[] | undefined): VariantDraft[] =>
   (variants ?? []).map(({ name, weight, layout, texts }) => ({
     name,
-    weight: String(weight),
+    weight: String(weight ?? 1),
     layout: layout ?? null,
-    texts,
+    texts: texts ?? {},
   }));
 
 export const variantsOf = (drafts: readonly VariantDraft[]): PromptVariant[] =>

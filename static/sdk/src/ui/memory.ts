@@ -13,6 +13,8 @@ interface Stored {
   /** Random number that selects the variant, independent of `luck`. */
   draw: number;
   until: number;
+  /** Number of the visit in which the prompt was shown last. */
+  shown: number;
   /** Displayed notifications that the person saw in the bell. */
   read: string[];
 }
@@ -20,7 +22,7 @@ interface Stored {
 /** Storage of the elements, without cookies. A browser that stores nothing gets a record for the page. */
 export class Memory {
   readonly #key: string;
-  #stored: Stored = { visits: 0, last: 0, luck: Math.random(), draw: Math.random(), until: 0, read: [] };
+  #stored: Stored = { visits: 0, last: 0, luck: Math.random(), draw: Math.random(), until: 0, shown: 0, read: [] };
 
   constructor(app: string) {
     this.#key = `bellwire ${app}`;

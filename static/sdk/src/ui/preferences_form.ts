@@ -184,7 +184,7 @@ function muteControls(client: Client, lang: string, t: Texts, run: Run): Part {
 
 /** Date in a language. Pages also write tags such as `pt_BR`, which `Intl` rejects. */
 const dateIn = (lang: string, at: string) =>
-  new Intl.DateTimeFormat(lang.replace("_", "-"), { dateStyle: "full" }).format(new Date(at));
+  new Intl.DateTimeFormat(lang.replace(/_/g, "-"), { dateStyle: "full" }).format(new Date(at));
 
 function storedData(client: Client, t: Texts, run: Run): Part {
   // Rejects without a token, which the server withholds from browsers of a user without proof of that user.

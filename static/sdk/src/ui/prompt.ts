@@ -83,7 +83,9 @@ export class Prompt extends BellwireElement {
       if (!result.ok && result.reason === "dismissed") wait(prompt.not_now_days);
     });
     this.report("shown");
-    reportSteps(client, question, [way === "ask" ? "shown" : "guided"]);
+    const { shown, visits } = memory.load();
+    if (shown !== visits) reportSteps(client, question, [way === "ask" ? "shown" : "guided"]);
+    memory.save({ shown: visits });
     return true;
   }
 

@@ -79,6 +79,8 @@ pub fn is_signed(vault: &Vault, id: SubscriptionId, shown: &[u8; 32]) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub enum Right<'a> {
     Server,
+    /// Holder of a link to the preferences of this user.
+    User(&'a str),
     /// A browser, with the token in the request if any.
     Browser(Option<&'a [u8; 32]>),
 }
@@ -87,6 +89,7 @@ impl Right<'_> {
     pub fn covers(self, vault: &Vault, row: &SubscriptionRow) -> bool {
         match self {
             Right::Server => true,
+            Right::User(user) => row.user_id.as_deref() == Some(user),
             Right::Browser(shown) => {
                 shown.is_some_and(|shown| shown.ct_eq(&token(vault, row.id, row.token_version)).into())
             }
