@@ -226,7 +226,7 @@ async fn new_subscription_after_leaving_is_not_muted() {
     let path = format!("/v1/apps/shop/subscriptions/{}", person.id);
     app.call(Method::PATCH, &path, json!({"muted": {}})).await.ok(200);
     app.call(Method::DELETE, &path, Value::Null).await.ok(204);
-    let id = app.subscribe("fcm", 0..1).await.remove(0).id;
+    let id = app.come_back("fcm", 0).await;
     assert_eq!(app.get(&format!("/v1/apps/shop/subscriptions/{id}")).await["muted"], Value::Null);
     app.finish().await;
 }

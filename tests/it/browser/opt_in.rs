@@ -1,7 +1,7 @@
 //! Prompt, bell and preferences on sites of several kinds: what they look like there, and one person's way through them.
 
 use axum::http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::admin_page::{AXE, objections};
 use super::chromium::Chromium;
@@ -195,6 +195,11 @@ async fn subscribes(firefox: &mut Firefox, shop: &Shop) -> String {
     let subscription = shop.server.get(&format!("/subscriptions/{id}")).await;
     assert_eq!(subscription["topics"], json!(["news"]));
     assert_eq!(subscription["consent"]["source"], "Shall we tell you when it ships?", "{subscription}");
+    // The prompt was seen on many pages of one visit.
+    let counts = |funnel: &Value| ["shown", "accepted", "granted"].map(|step| funnel["groups"][0][step].clone());
+    let funnel = async || shop.server.get("/prompt/funnel?by=browser").await;
+    let funnel = until(funnel, |now| counts(now) == [1, 1, 1].map(Value::from)).await;
+    assert_eq!(funnel["groups"][0]["value"], "firefox", "{funnel}");
     visit(firefox, shop, "/light/card").await;
     firefox.evaluate(&when(&format!("{} === 'Notifications, turned on'", bell_label()))).await;
     assert_eq!(firefox.evaluate(&format!("!{}", in_shadow("bellwire-prompt >>> section"))).await, true);
@@ -216,7 +221,11 @@ async fn changes_preferences(firefox: &mut Firefox, shop: &Shop, id: &str) {
     firefox.click("bellwire-bell >>> bellwire-preferences >>> [value=offers]").await;
     let path = format!("/subscriptions/{id}");
     until(async || shop.server.get(&path).await, |now| now["topics"] == json!(["news", "offers"])).await;
+    firefox.click("bellwire-bell >>> bellwire-preferences >>> .pause").await;
+    until(async || shop.server.get(&path).await, |now| now["muted"]["until"].is_string()).await;
     firefox.keep_picture("opt-in-bell-firefox", 1000, 720).await;
+    firefox.click("bellwire-bell >>> bellwire-preferences >>> .pause").await;
+    until(async || shop.server.get(&path).await, |now| now["muted"].is_null()).await;
     assert_eq!(firefox.evaluate(&bell_label()).await, "Notifications, turned on");
     firefox.click("bellwire-bell >>> bellwire-preferences >>> .off").await;
     shop.server.until_state(id, "unsubscribed").await;
