@@ -200,7 +200,9 @@ describe("variants", () => {
 
   it("are what the preview can show", async () => {
     const { place, field, press } = await editor(TWO);
-    const chosen = () => place.querySelector<HTMLInputElement>("[name=preview]:checked")?.value;
+    // The DOM of these tests keeps results for `:checked`, also when a property changes.
+    const choices = () => [...place.querySelectorAll<HTMLInputElement>("[name=preview]")];
+    const chosen = () => choices().find(({ checked }) => checked)?.value;
     expect([...place.querySelectorAll(".preview-of-prompt label")].map(({ textContent }) => textContent)).toEqual([
       "Prompt",
       "long",
