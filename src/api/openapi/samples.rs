@@ -8,6 +8,8 @@ const UUID: &str = "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70";
 
 /// Examples of strings by member name. A name has the same meaning in all schemas.
 const TEXTS: &[(&str, &str)] = &[
+    ("currency", "EUR"),
+    ("quarter", "2026-Q4"),
     ("slug", "shop"),
     ("name", "news"),
     ("topic", "news"),

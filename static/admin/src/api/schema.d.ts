@@ -12528,7 +12528,7 @@ export interface operations {
                      *                 "people": 0,
                      *                 "values": [
                      *                   {
-                     *                     "currency": "…",
+                     *                     "currency": "EUR",
                      *                     "per_delivery": 0.5,
                      *                     "value": 0.5
                      *                   }
@@ -12565,7 +12565,7 @@ export interface operations {
                      *                       "standard_error": 0.5,
                      *                       "value": 0.5
                      *                     },
-                     *                     "currency": "…",
+                     *                     "currency": "EUR",
                      *                     "effect": "more"
                      *                   }
                      *                 ]
@@ -20132,12 +20132,12 @@ export interface operations {
                      *             "standard_error": 0.5,
                      *             "value": 0.5
                      *           },
-                     *           "currency": "…",
+                     *           "currency": "EUR",
                      *           "name": "news"
                      *         }
                      *       ],
                      *       "is_final": true,
-                     *       "quarter": "…"
+                     *       "quarter": "2026-Q4"
                      *     }
                      */
                     "application/json": components["schemas"]["AppResult"];
@@ -23103,7 +23103,7 @@ export interface operations {
                      *         {
                      *           "at": "2026-12-01T09:00:00Z",
                      *           "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *           "currency": "…",
+                     *           "currency": "EUR",
                      *           "name": "news",
                      *           "properties": {
                      *             "plan": null
