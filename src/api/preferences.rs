@@ -23,7 +23,6 @@ use super::ApiState;
 use super::http::auth::{MayChangeSubscribers, Server};
 use super::http::draft::Draft;
 use super::http::extract::{PathId, UserId};
-use super::http::limits::Budget;
 use super::http::problem::Problem;
 use super::http::routes::routes;
 use super::users::{export, label};
@@ -113,15 +112,14 @@ pub(crate) async fn make(
     Ok(axum::Json(PreferencesLinkResponse { link, expires_at }))
 }
 
-/// Opens a link. The error is the page for a link that is invalid or has expired.
+/// Opens a link. The error is the page to show instead.
 async fn open(
-    state: &ApiState, text: &str, request: (&HeaderMap, &Extensions),
+    state: &ApiState, text: &str, (headers, extensions): (&HeaderMap, &Extensions),
 ) -> Result<(App, LinkContent), Response> {
-    let client = state.limits.client_of(request.0, request.1);
-    let _: Budget = state.limits.client(client).map_err(IntoResponse::into_response)?;
+    state.limits.client(state.limits.client_of(headers, extensions)).map_err(|why| page::failed(why, headers))?;
     let content = read(state, text).ok_or_else(page::invalid)?;
     let app = apps::find(&state.pool, Some(content.app), None).await;
-    let app = app.map_err(|error| Problem::from(error).into_response())?.ok_or_else(page::invalid)?;
+    let app = app.map_err(|error| page::failed(error.into(), headers))?.ok_or_else(page::invalid)?;
     Ok((app, content))
 }
 
@@ -136,7 +134,7 @@ async fn show(
     State(state): State<ApiState>, Path(link): Path<String>, RawQuery(query): RawQuery, request: Request,
 ) -> Result<Response, Response> {
     let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
-    let choice = Choice::read(&state, &content).await.map_err(IntoResponse::into_response)?;
+    let choice = Choice::read(&state, &content).await.map_err(|why| page::failed(why, request.headers()))?;
     let texts = page::PageTexts::select(content.locale.as_deref(), request.headers());
     let data = content.data.then_some(link.as_str());
     Ok(page::preferences(&app.name, &texts, &choice, data, query.as_deref() == Some("saved")))
@@ -145,8 +143,9 @@ async fn show(
 /// Stores the form, and shows the page again.
 async fn save(State(state): State<ApiState>, Path(link): Path<String>, request: Request) -> Result<Response, Response> {
     let (_, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    let headers = request.headers().clone();
     let body = Bytes::from_request(request, &state).await.map_err(IntoResponse::into_response)?;
-    Choice::change(&state, &content, &body).await.map_err(IntoResponse::into_response)?;
+    Choice::change(&state, &content, &body).await.map_err(|why| page::failed(why, &headers))?;
     // Relative, so that a proxy may serve the page below another path.
     Ok(Redirect::to(&format!("{link}?saved")).into_response())
 }
@@ -158,5 +157,6 @@ async fn download(
     if !content.data {
         return Err(page::invalid());
     }
-    export::of_user(&state, &app, content.user, &mut request).await.map_err(IntoResponse::into_response)
+    let headers = request.headers().clone();
+    export::of_user(&state, &app, content.user, &mut request).await.map_err(|why| page::failed(why, &headers))
 }

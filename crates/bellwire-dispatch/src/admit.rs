@@ -252,12 +252,13 @@ impl Admission {
         }
     }
 
-    /// Returns the end of a delivery whose person wants only transactional messages now. A removal shows nothing, so it is sent.
+    /// Returns the end of a delivery whose person wants only transactional messages now. Removals and updates of messages that the
+    /// browser got before are sent.
     fn muted(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Fate> {
+        let until = recipient.muted_until?;
+        let is_exempt = message.tier == Tier::Transactional || message.withdraws_root.is_some();
         let now = self.shared.clock.now();
-        let is_muted = message.tier != Tier::Transactional && message.withdraws_root.is_none();
-        let is_muted = is_muted && recipient.muted_until.is_some_and(|until| until > now);
-        is_muted.then(|| Fate::Ended(unsent_attempt(retries, MUTED, now), End::Capped))
+        (!is_exempt && until > now).then(|| Fate::Ended(unsent_attempt(retries, MUTED, now), End::Capped))
     }
 
     /// Builds the job of a delivery. The error is its result if it cannot be sent now.

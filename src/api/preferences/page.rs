@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::form::Choice;
+use crate::api::http::problem::Problem;
 
 type Texts = BTreeMap<String, String>;
 
@@ -119,6 +120,17 @@ fn frequency(t: &PageTexts, choice: &Choice) -> Markup {
             }
         }
     }
+}
+
+/// Page for a person whose request failed, in place of the problem.
+pub(super) fn failed(problem: Problem, headers: &HeaderMap) -> Response {
+    let t = PageTexts::select(None, headers);
+    let body = html! {
+        h1 { (t.text("preferences")) }
+        p role="status" { (t.text("failed")) }
+    };
+    let status = problem.into_response().status();
+    page(status, t.language, t.text("preferences"), &body)
 }
 
 /// Page for a link that is invalid or has expired.

@@ -27,7 +27,7 @@ const UNLOGGED: [(&str, &str); 31] = [
     ("POST /v1/apps/{app}/conversions", "the same"),
     ("POST /v1/apps/{app}/subscriptions/{subscription}/conversions", "the same"),
     ("POST /v1/apps/{app}/prompt/steps", "pages report steps of visitors"),
-    ("POST /v1/apps/{app}/users/{user}/preferences-link", "changes nothing; a link for each e-mail"),
+    ("POST /v1/apps/{app}/users/{user}/preferences-link", "one for each e-mail; a link to data has an entry"),
     ("POST /v1/apps/{app}/subscriptions/{subscription}/diagnoses", "browsers diagnose themselves"),
     ("PATCH /v1/apps/{app}/diagnoses/{code}", "the same"),
     ("PUT /v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", "single memberships are many"),

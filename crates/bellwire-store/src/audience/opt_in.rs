@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::audience::aliases;
 use crate::connections::engine::{shard_column, shards_of};
+use crate::operations::retrying::retrying;
 use crate::transactions;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, SubscriptionId};
@@ -86,30 +87,34 @@ pub async fn record(
 
 /// Counts a chunk of the subscribers whose 7 or 30 days are over. Returns their number.
 pub async fn check_due(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = transactions::begin(pool).await?;
-    let due = fetch_all!(
-        &mut *tx,
+    // Replicas that check at once may meet in the counts in different orders.
+    retrying(|| async {
+        let mut tx = transactions::begin(pool).await?;
+        let due = due(&mut tx, now).await?;
+        let mut by_app = HashMap::<AppId, Vec<SubscriptionId>>::new();
+        for of in &due {
+            by_app.entry(of.app).or_default().push(of.subscription);
+        }
+        for (app, ids) in by_app {
+            let kept = subscribed(&mut tx, vault, app, &ids).await?;
+            let are_kept: Vec<bool> = ids.iter().map(|id| kept.contains(id)).collect();
+            count(&mut tx, &ids, &are_kept).await?;
+        }
+        tx.commit().await?;
+        Ok(due.len() as u64)
+    })
+    .await
+}
+
+/// Locks a chunk of the subscribers that are to be checked.
+async fn due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Vec<Due>> {
+    fetch_all!(
+        conn,
         Due,
         r#"SELECT app AS "app: AppId", subscription AS "subscription: SubscriptionId" FROM opt_in_subscribers
            WHERE check_at <= $1 ORDER BY check_at LIMIT $2 FOR UPDATE SKIP LOCKED"#,
         (now, CHUNK)
-    )?;
-    if due.is_empty() {
-        return Ok(0);
-    }
-    let mut by_app = HashMap::<AppId, Vec<SubscriptionId>>::new();
-    for of in &due {
-        by_app.entry(of.app).or_default().push(of.subscription);
-    }
-    let (mut ids, mut are_kept) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
-    for (app, of_app) in by_app {
-        let kept = subscribed(&mut tx, vault, app, &of_app).await?;
-        are_kept.extend(of_app.iter().map(|id| kept.contains(id)));
-        ids.extend(of_app);
-    }
-    count(&mut tx, &ids, &are_kept).await?;
-    tx.commit().await?;
-    Ok(due.len() as u64)
+    )
 }
 
 struct Due {
