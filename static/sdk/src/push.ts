@@ -8,6 +8,7 @@ export interface PushCalls {
   setTopics(topics: string[]): Promise<Result>;
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
+  setMuted: Client["setMuted"];
   track: Client["track"];
   converted: Client["converted"];
   login(userId: string | number, userToken: string): Promise<Result>;
@@ -41,6 +42,7 @@ export function callsOf(bellwire: Client, pass: (result: Result) => void): PushC
     setTopics: (topics) => passed(bellwire.setTopics(topics)),
     setTags: (tags) => passed(bellwire.setTags(tags)),
     setAttributes: (attributes) => passed(bellwire.setAttributes(attributes)),
+    setMuted: (muted) => passed(bellwire.setMuted(muted)),
     track: bellwire.track,
     converted: bellwire.converted,
     login: (userId, userToken) => passed(bellwire.login(userId, userToken)),

@@ -30,6 +30,7 @@ function fakeClient() {
     setTopics: call(),
     setTags: call(),
     setAttributes: call(),
+    setMuted: call(),
     track: call(),
     converted: call(),
     login: call(),
@@ -114,6 +115,16 @@ describe.each([
     await settle(() => seen().calls.login("ann", "signed"));
     expect(fake.calls.login).toHaveBeenCalledWith("ann", "signed");
     expect(seen()).toMatchObject({ status: SUBSCRIBED, problem: undefined });
+  });
+
+  it("mutes, and shows the muted status", async () => {
+    const fake = fakeClient();
+    const { seen, settle } = mount(fake);
+    const muted = { until: "2026-12-01T00:00:00Z" };
+    fake.calls.setMuted.mockResolvedValueOnce({ ok: true, status: { ...SUBSCRIBED, muted } });
+    await settle(() => seen().calls.setMuted(muted));
+    expect(fake.calls.setMuted).toHaveBeenCalledExactlyOnceWith(muted);
+    expect(seen().status).toMatchObject({ state: "subscribed", muted });
   });
 
   it("reports events and conversions without showing failures", async () => {
