@@ -30,15 +30,40 @@ interface ElementOfKit extends HTMLElement {
 export interface BellwirePromptElement extends ElementOfKit {
   /** Shows the prompt at once, unless there is nothing to ask. Resolves to whether it is shown. */
   show(): Promise<boolean>;
-  /** Shows what visitors would see with these settings of the server. Its buttons do nothing. */
-  preview(settings: object): Promise<void>;
+  /**
+   * Shows what visitors would see with these settings of the server. Its buttons do nothing. `way` is the case: by default a
+   * browser that can ask, otherwise a guide for iPhones, or for apps with a browser of their own.
+   */
+  preview(settings: object, way?: PromptWay): Promise<void>;
+}
+
+/** Case of a visitor: the browser asks, or a guide is shown for iPhones before and from iOS 26, old ones, or browsers in apps. */
+export type PromptWay = "ask" | "install_share" | "install_more" | "install_update" | "in_app";
+
+/** Settings of a preview, in place of those of the server. */
+export interface UiPreview {
+  texts?: UiTexts;
+  /** Topics with their title, description and translations. */
+  topics?: {
+    name: string;
+    title: string;
+    description?: string | null;
+    texts: Record<string, { title: string; description?: string | null }>;
+  }[];
+  /** Number of notifications that the badge of the bell shows. */
+  unread?: number;
+}
+
+interface PreviewedElement extends ElementOfKit {
+  /** Shows what visitors would see with these settings. Only `client` is called: a fake one keeps the server out. */
+  preview(settings: UiPreview, client: Client): void;
 }
 
 /** `<bellwire-bell corner="bottom-end">`, or without `corner` in the flow of the page. */
-export interface BellwireBellElement extends ElementOfKit {}
+export interface BellwireBellElement extends PreviewedElement {}
 
 /** `<bellwire-preferences>`. */
-export interface BellwirePreferencesElement extends ElementOfKit {}
+export interface BellwirePreferencesElement extends PreviewedElement {}
 
 declare global {
   interface HTMLElementTagNameMap {

@@ -1,6 +1,7 @@
+import type { Client } from "../api";
 import { base } from "../shared/saved";
 import { button, icon, make } from "./dom";
-import { BellwireElement, isOn, type Kit } from "./kit";
+import { BellwireElement, isOn, type Kit, type PreviewSettings } from "./kit";
 import { Preferences } from "./preferences";
 
 const BELL = "M6 17v-6a6 6 0 0 1 12 0v6l2 1H4zM10 21h4";
@@ -8,6 +9,7 @@ const OFF = `${BELL}M3 3l18 18`;
 
 /** Ids of the app's displayed notifications. None where the browser does not list them, as in tabs on iPhones. */
 async function displayed(kit: Kit): Promise<string[]> {
+  if (kit.preview) return kit.preview;
   const own = base(kit.client.options);
   try {
     const registrations = await navigator.serviceWorker.getRegistrations();
@@ -68,5 +70,9 @@ export class Bell extends BellwireElement {
     this.listen(document, "visibilitychange", update);
     await kit.client.ready;
     await update();
+  }
+
+  preview(settings: PreviewSettings, client: Client): void {
+    this.previewWith(settings, client);
   }
 }

@@ -28,6 +28,16 @@ export interface Kit {
   /** Work of elements that wait for an event. */
   waiting: Set<() => void>;
   texts: Overrides;
+  /** Ids of displayed notifications in a preview, which reports and stores nothing. */
+  preview?: string[];
+}
+
+/** Settings of a preview, in place of those of the server. */
+export interface PreviewSettings {
+  texts?: Overrides;
+  topics?: OfferedTopic[];
+  /** Number of notifications that the person has not seen. */
+  unread?: number;
 }
 
 const kits = new WeakMap<Client, Kit>();
@@ -50,6 +60,19 @@ export function kitOf(client: Client, texts?: Overrides): Kit {
   kit.texts = texts ?? kit.texts;
   current ??= kit;
   return kit;
+}
+
+function previewKit(client: Client, { texts = {}, topics = [], unread = 0 }: PreviewSettings): Kit {
+  const stored = { read: [] as string[] };
+  return {
+    client,
+    memory: { load: () => stored, save: (change: object) => Object.assign(stored, change) } as unknown as Memory,
+    config: Promise.resolve({ prompt: { ...PLAIN, texts }, topics }),
+    suggested: new Set(),
+    waiting: new Set(),
+    texts: {},
+    preview: Array.from({ length: unread }, (_, n) => `${n}`),
+  };
 }
 
 async function load({ options }: Client): Promise<Config> {
@@ -102,6 +125,13 @@ export abstract class BellwireElement extends Base {
   connectedCallback(): void {
     const { kit } = this;
     if (kit) this.start(kit, this.run()).catch(console.error);
+  }
+
+  /** Shows what visitors would see with these settings. Only `client` is called: a fake one keeps the server out. */
+  protected previewWith(settings: PreviewSettings, client: Client): void {
+    kits.set(client, previewKit(client, settings));
+    this.#client = client;
+    this.disconnectedCallback(), this.connectedCallback();
   }
 
   disconnectedCallback(): void {

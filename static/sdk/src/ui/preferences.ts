@@ -1,7 +1,7 @@
-import type { Status } from "../api";
+import type { Client, Details, Status } from "../api";
 import { make } from "./dom";
 import { accept } from "./funnel";
-import { BellwireElement, isOn, type Kit, wayNow } from "./kit";
+import { BellwireElement, isOn, type Kit, type PreviewSettings, wayNow } from "./kit";
 
 export class Preferences extends BellwireElement {
   // It stays on the page, so that screen readers announce its text.
@@ -36,7 +36,8 @@ export class Preferences extends BellwireElement {
       isCurrent,
       root: this.root,
       said: this.#said,
-      subscribe: (details: object) => accept(client, details, { layout: "preferences" }),
+      subscribe: (details: Details) =>
+        kit.preview ? client.subscribe(details) : accept(client, details, { layout: "preferences" }),
     };
     let drawn = "";
     let sync = (_: Status) => {};
@@ -49,5 +50,9 @@ export class Preferences extends BellwireElement {
     };
     update(status);
     this.ends.push(client.on("change", update));
+  }
+
+  preview(settings: PreviewSettings, client: Client): void {
+    this.previewWith(settings, client);
   }
 }

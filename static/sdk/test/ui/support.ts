@@ -92,13 +92,13 @@ export async function page({
     const element = document.createElement(names[name]) as HTMLElement & {
       client: unknown;
       show(): Promise<boolean>;
-      preview(settings: object, way?: string): Promise<void>;
+      preview(settings: object, by?: unknown): Promise<void>;
     };
     document.body.append(element);
     await settle();
     return element;
   };
-  return { client, bellwire, change, add, planned, waits, time, posts, reports };
+  return { client, bellwire, change, add, planned, waits, time, fetched, posts, reports };
 }
 let serial = 0;
 
