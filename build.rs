@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Directories of files, and the paths under which they are served.
-const ROOTS: [(&str, &str); 7] = [
+const ROOTS: [(&str, &str); 8] = [
     ("static/sdk/dist", "/sdk"),
     ("clients/dist", "/clients"),
     ("static/admin/dist", "/admin"),
     ("static/example", "/example"),
     ("static/try", "/try"),
+    ("static/playground", "/docs/playground"),
     ("static/shared", "/shared"),
     ("docs", "/docs/guides"),
 ];
 /// Without these the server would be built, but of no use to browsers.
-const NEEDED: [&str; 10] = [
+const NEEDED: [&str; 11] = [
     "static/sdk/dist/bellwire-web.tgz",
     "static/sdk/dist/bellwire.js",
     "static/sdk/dist/bellwire.d.ts",
@@ -27,6 +28,7 @@ const NEEDED: [&str; 10] = [
     "static/admin/dist/index.html",
     "static/example/index.html",
     "static/try/index.html",
+    "static/playground/index.html",
     "static/shared/tokens.css",
     "docs/README.md",
 ];

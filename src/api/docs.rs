@@ -1,5 +1,5 @@
 //! `/docs`: the OpenAPI description and the guides as HTML pages, and a page for each kind of problem. Pages load only style
-//! sheets and images from this server, and run no scripts.
+//! sheets and images from this server, and run no scripts. The playground, which has scripts, is an embedded file.
 
 pub(super) mod guides;
 mod schema;
@@ -64,7 +64,8 @@ fn page(title: &str, search: &str, body: &Markup) -> Response {
                 header {
                     nav aria-label="Documentation" {
                         a href=(guides::ROOT) { "Guides" } " · " a href="/docs/" { "The API" } " · "
-                        a href="/docs/problems/" { "Problems" } " · " a href="/openapi.json" { "OpenAPI" }
+                        a href="/docs/problems/" { "Problems" } " · "
+                        a href="/docs/playground/" { "Playground" } " · " a href="/openapi.json" { "OpenAPI" }
                     }
                     form role="search" action=(guides::ROOT) {
                         input type="search" name="q" value=(search) maxlength="100" required aria-label="Search the guides";

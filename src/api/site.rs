@@ -1,7 +1,7 @@
 //! Embedded files for browsers: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page
 //! under `/example`, the subscribing page of the app setup under `/try`, and shared files under `/shared`. Client packages are
 //! under `/clients`; the Python package is absent unless `make clients` built it. Sources and pictures of guides are under
-//! `/docs/guides`.
+//! `/docs/guides`, and the playground for the elements of the SDK under `/docs/playground`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -35,6 +35,10 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 const ADMIN_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                             base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
                             require-trusted-types-for 'script'; trusted-types 'none'";
+/// Content security policy of the playground. It requests only scripts, styles and images. Its preview is an `about:srcdoc` frame.
+const PLAYGROUND_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; frame-src about:; \
+                                 base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
+                                 require-trusted-types-for 'script'; trusted-types 'none'";
 /// Content security policy of a service worker's script, which applies to the worker. It may report to any server, and show
 /// icons from anywhere.
 const SCRIPT_POLICY: &str =
@@ -93,6 +97,7 @@ impl File {
             kind,
             policy: match (path.starts_with("/admin/"), extension) {
                 (true, _) => ADMIN_POLICY,
+                (_, "html") if path.starts_with("/docs/playground/") => PLAYGROUND_POLICY,
                 (_, "js") => SCRIPT_POLICY,
                 _ => PAGE_POLICY,
             },
@@ -153,7 +158,10 @@ pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
         .route("/admin/", get(admin))
         .route("/admin/{*file}", get(admin))
         .route("/try/", get(try_page))
-        .route("/try/{*file}", get(file));
+        .route("/try/{*file}", get(file))
+        .route("/docs/playground", get(|| async { Redirect::permanent("/docs/playground/") }))
+        .route("/docs/playground/", get(playground))
+        .route("/docs/playground/{*file}", get(file));
     if state.settings.example.is_none() {
         return always;
     }
@@ -217,6 +225,11 @@ async fn admin(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
 /// page, because [`ADMIN_POLICY`] allows no service workers. It needs no sign-in, because pages of any site can do the same.
 async fn try_page(headers: HeaderMap) -> Result<Response, Problem> {
     Ok(FILES.get("/try/index.html").ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
+}
+
+/// Returns the page on which developers try the elements of the SDK. It needs no app and no sign-in.
+async fn playground(headers: HeaderMap) -> Result<Response, Problem> {
+    embedded("/docs/playground/index.html", &headers).ok_or_else(|| Problem::not_found("file"))
 }
 
 /// Returns the example page. The first request creates its app.

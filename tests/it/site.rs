@@ -122,6 +122,26 @@ async fn example_page_is_strict_and_creates_its_app() {
 }
 
 #[tokio::test]
+async fn playground_needs_no_app_and_requests_nothing() {
+    let api = TestApi::with(high_rate_limits(), None).await;
+    let redirected = load(&api, "/docs/playground", &[]).await;
+    assert_eq!((redirected.0, header(&redirected.1, "location")), (308, "/docs/playground/"));
+    let (status, headers, _) = load_from(&api, STRANGER, "/docs/playground/", &[]).await;
+    assert_eq!((status, header(&headers, "content-type")), (200, "text/html; charset=utf-8"));
+    let policy = header(&headers, "content-security-policy");
+    for part in ["default-src 'none'", "script-src 'self'", "trusted-types 'none'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{part} in {policy}");
+    }
+    assert!(!policy.contains("unsafe") && !policy.contains("connect-src"), "{policy}");
+    for (file, kind) in [("stage.js", "text/javascript; charset=utf-8"), ("stage.css", "text/css; charset=utf-8")] {
+        let (status, headers, _) = load(&api, &format!("/docs/playground/{file}"), &[]).await;
+        assert_eq!((status, header(&headers, "content-type")), (200, kind), "{file}");
+    }
+    assert_eq!(load(&api, "/docs/playground/none.js", &[]).await.0, 404);
+    assert_eq!(apps(&api).await.len(), 1);
+}
+
+#[tokio::test]
 async fn admin_page_is_strict_at_each_address() {
     let api = TestApi::with(high_rate_limits(), None).await;
     let redirected = load(&api, "/admin", &[]).await;

@@ -49,7 +49,7 @@ const PUBLIC: [&str; 11] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 32] = [
+const UNDESCRIBED: [&str; 35] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
@@ -63,6 +63,9 @@ const UNDESCRIBED: [&str; 32] = [
     "/docs/guides/",
     "/docs/guides/{*page}",
     "/docs/operations/{operation}",
+    "/docs/playground",
+    "/docs/playground/",
+    "/docs/playground/{*file}",
     "/docs/problems",
     "/docs/problems/",
     "/docs/problems/{code}",

@@ -64,7 +64,7 @@ describe("previews", () => {
     expect(find(element, ".topics")).toBeNull();
   });
 
-  it("count unread notifications of the bell without storing them", async () => {
+  it("count unread notifications without storing them", async () => {
     const { element, requests } = await previewed("bell");
     const before = localStorage.getItem("bellwire preview");
     expect(text(element, ".badge")).toBe("9+");
