@@ -3,6 +3,7 @@
 
 mod backups;
 mod certificate;
+pub(crate) mod manifest;
 pub(crate) mod network;
 pub(crate) mod rules;
 mod scheduling;

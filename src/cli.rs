@@ -68,6 +68,7 @@ use help::{
 };
 use output::{ClosedPipe, Output};
 use settings::{FewSettings, ServerSettings};
+use url::Url;
 use verb::{Declared, Group, group};
 
 /// Tasks that a runtime thread runs before it polls sockets again.
@@ -151,6 +152,9 @@ enum Verb {
         /// Make no network connection except to the database: neither to push services, nor to the server's public URL.
         #[arg(long)]
         offline: bool,
+        /// Also check the web app manifest of the site with this page, which iPhones and iPads need. May be repeated.
+        #[arg(long, value_name = "URL", value_parser = admin::site, conflicts_with = "offline")]
+        site: Vec<Url>,
         #[command(flatten)]
         settings: ServerSettings,
     },
@@ -304,7 +308,9 @@ async fn dispatch(verb: Verb, server: Option<String>, inherited: Inherited, out:
             telemetry::init("warn,bellwire_store=info", config::LogFormat::Text)?;
             admin::migrate(&settings.load()?, force, distribute, out).await?;
         }
-        Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),
+        Verb::Doctor { offline, site, settings } => {
+            return doctor(out, &admin::doctor(&settings.load()?, offline, &site).await);
+        }
         Verb::Health(settings) => health::ask(&settings.0, out).await?,
         Verb::Completions { shell } => generate::completions(Cli::command(), shell)?,
         Verb::Openapi => generate::openapi()?,

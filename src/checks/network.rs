@@ -26,8 +26,9 @@ use bellwire_store::operations::setup;
 /// Push services with fixed hosts. Other hosts depend on apps.
 const ASKED: [Gateway; 4] = [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns, Gateway::Apple];
 
-/// Limits of a request to this server.
-const LIMITS: OutboundLimits = OutboundLimits { timeout: PATIENCE, body_max_bytes: 1 << 20, idle_connections: 0 };
+/// Limits of a request to this server or to a site.
+pub(super) const LIMITS: OutboundLimits =
+    OutboundLimits { timeout: PATIENCE, body_max_bytes: 1 << 20, idle_connections: 0 };
 
 /// Runs all network checks. Returns no findings unless the settings allow requests.
 pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> Vec<CheckResult> {
@@ -71,9 +72,10 @@ async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<CheckResult> {
         let at = url.join(&format!("v1/apps/{app}/subscriptions")).ok()?;
         outside::cors(&at, app, origin, &hear(&client, ask).await.0)
     }));
-    let script = async { outside::worker_script(url, &hear(&client, get(url, "sdk/service-worker.js")?).await.0) };
+    let script =
+        async { outside::worker_script(url, &hear(&client, get(&at(url, "sdk/service-worker.js")?)?).await.0) };
     let health = async {
-        let (heard, took) = hear(&client, get(url, "healthz")?).await;
+        let (heard, took) = hear(&client, get(&at(url, "healthz")?)?).await;
         Some(outside::own_address(url, &heard, took))
     };
     let (health, script, preflights) = tokio::join!(health, script, preflights);
@@ -94,19 +96,19 @@ async fn hear(client: &OutboundClient, request: Request<Full<Bytes>>) -> (Outsid
     (heard, began.elapsed())
 }
 
-fn at(url: &Url, path: &str) -> String {
-    format!("{}/{path}", url.as_str().trim_end_matches('/'))
+fn at(url: &Url, path: &str) -> Option<Url> {
+    Url::parse(&format!("{}/{path}", url.as_str().trim_end_matches('/'))).ok()
 }
 
-fn get(url: &Url, path: &str) -> Option<Request<Full<Bytes>>> {
-    Request::builder().uri(at(url, path)).body(Full::default()).ok()
+pub(super) fn get(url: &Url) -> Option<Request<Full<Bytes>>> {
+    Request::builder().uri(url.as_str()).body(Full::default()).ok()
 }
 
 /// Builds the preflight that a browser sends before a page of this origin registers its subscription.
 fn preflight(url: &Url, app: &str, origin: &str) -> Option<Request<Full<Bytes>>> {
     Request::builder()
         .method(Method::OPTIONS)
-        .uri(at(url, &format!("v1/apps/{app}/subscriptions")))
+        .uri(at(url, &format!("v1/apps/{app}/subscriptions"))?.as_str())
         .header(header::ORIGIN, origin)
         .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
         .header(header::ACCESS_CONTROL_REQUEST_HEADERS, "content-type")

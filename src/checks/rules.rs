@@ -1,5 +1,6 @@
 //! Rules that turn facts into findings. Pure.
 
+pub(super) mod manifest;
 pub(super) mod outside;
 pub(crate) mod upkeep;
 

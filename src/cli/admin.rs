@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use anyhow::{Context as _, bail, ensure};
+use futures_util::future::join_all;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use url::Url;
 
 use super::output::Output;
 use crate::checks::rules::MASTER_KEY;
@@ -223,9 +225,17 @@ pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded
 }
 
 /// Checks everything a start depends on, and the reported state of servers. Changes nothing. The most severe finding is first. With
-/// `offline`, the database is the only network connection.
-pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<CheckResult> {
-    checks::by_gravity(examine(config, offline).await)
+/// `offline`, the database is the only network connection. `sites` are pages whose web app manifests are checked, too.
+pub(crate) async fn doctor(config: &Config, offline: bool, sites: &[Url]) -> Vec<CheckResult> {
+    let mut findings = examine(config, offline).await;
+    findings.extend(join_all(sites.iter().map(checks::manifest::look)).await);
+    checks::by_gravity(findings)
+}
+
+/// Parses the address of a page.
+pub(crate) fn site(text: &str) -> Result<Url, String> {
+    let is_page = |url: &Url| matches!(url.scheme(), "http" | "https");
+    Url::parse(text).ok().filter(is_page).ok_or_else(|| "must be a page, such as https://shop.example/".to_owned())
 }
 
 async fn examine(config: &Config, offline: bool) -> Vec<CheckResult> {

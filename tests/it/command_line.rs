@@ -17,10 +17,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use axum::Router;
+use axum::response::{Html, Redirect};
+use axum::routing::get;
 use bellwire_simulator::gateways::{self, Simulator};
 use bellwire_vault::master_key::MasterKey;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json as object;
+use tokio::net::TcpListener;
 
 use crate::support::{TempDir, TestDatabase};
 
@@ -235,6 +240,49 @@ async fn doctor_asks_push_services_unless_offline() {
     assert_eq!(services(&["doctor", "--json"], true).await, ["ok", "ok", "ok", "ok"]);
     assert_eq!(services(&["doctor", "--json"], false).await, ["warning"; 4], "nobody has subscribed there yet");
     assert_eq!(services(&["doctor", "--offline", "--json"], true).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn doctor_checks_manifests_of_sites() {
+    let dir = TempDir::new();
+    let page = |href: &'static str| get(async move || Html(format!("<link rel=manifest href={href}>")));
+    let manifest = |display: &'static str| {
+        let icon = object!({"src": "/icon.png", "sizes": "192x192"});
+        get(async move || axum::Json(object!({"name": "Shop", "start_url": "/", "display": display, "icons": [icon]})))
+    };
+    let site = Router::new()
+        .route("/", get(async || Redirect::temporary("/shop/")))
+        .route("/shop/", page("../good"))
+        .route("/good", manifest("standalone"))
+        .route("/tab", page("/browser"))
+        .route("/browser", manifest("browser"))
+        .route("/bare", get(async || Html("<p>Shop")))
+        .route("/lost", page("/nowhere"))
+        .route("/text", page("/bare"))
+        .route("/loop", get(async || Redirect::temporary("/loop")));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, site).await });
+    for (path, health, named) in [
+        ("/", "ok", "can add it"),
+        ("/tab", "warning", "Set \"display\""),
+        ("/bare", "warning", "links no manifest"),
+        ("/lost", "warning", "/nowhere answers 404"),
+        ("/text", "warning", "/bare is no JSON object"),
+        ("/loop", "warning", "more than 5 redirects"),
+    ] {
+        let answer = run(bellwire(dir.path()).args(["doctor", "--json", "--site", &format!("{origin}{path}")])).await;
+        let findings = json(&answer)["findings"].as_array().expect("findings").clone();
+        let found = findings.iter().find(|finding| finding["check"] == "web app manifest").expect("it is checked");
+        assert_eq!(found["health"], health, "{found}");
+        let text = ["detail", "advice"].map(|member| found[member].as_str().unwrap_or_default()).concat();
+        assert!(text.contains(named), "{found}");
+    }
+    for (wrong, named) in [("shop", "must be a page"), ("ftp://shop.example/", "must be a page")] {
+        let refused = run(bellwire(dir.path()).args(["doctor", "--site", wrong])).await;
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(named), "{refused:?}");
+    }
 }
 
 #[tokio::test]

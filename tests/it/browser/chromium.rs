@@ -151,6 +151,11 @@ impl Chromium {
     /// Goes where a link leads, which need not keep its address, until that holds there.
     pub async fn follow(&mut self, url: &str, there: &str) {
         self.call("Page.navigate", json!({"url": url})).await;
+        self.until_there(there).await;
+    }
+
+    /// Waits for the next page, until that holds there.
+    pub async fn until_there(&mut self, there: &str) {
         // What is asked while the page changes goes down with the old one.
         let arrived = async || {
             let params = json!({"expression": there, "returnByValue": true});

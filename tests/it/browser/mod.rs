@@ -20,6 +20,7 @@ mod example_program;
 mod examples;
 mod firefox;
 mod firefox_story;
+mod hosted_preferences;
 mod opt_in;
 mod pictures;
 mod push_clients;

@@ -152,6 +152,39 @@ async fn motion(chromium: &mut Chromium, shop: &Shop) {
     }
 }
 
+#[tokio::test]
+async fn each_browser_keeps_its_variant() {
+    let (shop, home) = (open_shop().await, TempDir::new());
+    let variant = |name: &str, layout: &str| {
+        let texts = json!({"en": {"title": format!("A {name} question?")}});
+        json!({"name": name, "weight": 1, "layout": layout, "texts": texts})
+    };
+    let prompt = json!({"variants": [variant("short", "bar"), variant("long", "dialog")]});
+    shop.server.call(Method::PUT, "/prompt", prompt).await;
+    let page = "<!doctype html><html lang=en><title>Shop</title><link rel=icon href='data:,'>
+                <script type=module src=/shop.js></script><bellwire-prompt></bellwire-prompt>";
+    shop.put("/variants", page);
+    let mut chromium = Chromium::start(home.path()).await;
+    let url = format!("{}/variants", shop.origin);
+    chromium.open(&url).await;
+    for (draw, name, element) in [(0.2, "short", "section.bar"), (0.7, "long", "dialog")] {
+        chromium.evaluate(&format!("localStorage.setItem('bellwire shop', JSON.stringify({{draw: {draw}}}))")).await;
+        for _ in 0..2 {
+            chromium.open(&url).await;
+            let title = format!("{}?.textContent", in_shadow(&format!("bellwire-prompt >>> {element} .title")));
+            chromium.evaluate(&when(&format!("{title} === 'A {name} question?'"))).await;
+        }
+    }
+    // Each is counted once a visit.
+    let shown = |funnel: &Value, name: &str| {
+        let groups = funnel["groups"].as_array().expect("groups");
+        groups.iter().find(|group| group["value"] == name).map(|group| group["shown"].clone())
+    };
+    let is_counted = |funnel: &Value| ["short", "long"].iter().all(|name| shown(funnel, name) == Some(json!(1)));
+    until(async || shop.server.get("/prompt/funnel").await, is_counted).await;
+    shop.server.app.finish().await;
+}
+
 async fn visit(firefox: &mut Firefox, shop: &Shop, path: &str) {
     firefox.open(&format!("{}{path}", shop.origin)).await;
     firefox.evaluate(&when("window.bellwire?.suggest")).await;
