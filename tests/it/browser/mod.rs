@@ -23,6 +23,7 @@ mod firefox_story;
 mod hosted_preferences;
 mod opt_in;
 mod pictures;
+mod playground;
 mod push_clients;
 mod recipes;
 mod shop;
