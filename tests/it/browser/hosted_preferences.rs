@@ -31,10 +31,14 @@ async fn link(site: &Site, request: Value) -> String {
     format!("{}{}", site.origin, &link[link.find("/preferences/").expect("its path")..])
 }
 
+async fn press(chromium: &mut Chromium, selector: &str) {
+    chromium.evaluate(&format!("document.querySelector({selector:?}).click()")).await;
+}
+
 /// A click on a button that sends the form, until the next page is there.
 async fn submit(chromium: &mut Chromium, selector: &str) {
     chromium.evaluate("window.isOld = true").await;
-    chromium.click(selector).await;
+    press(chromium, selector).await;
     chromium.until_there("!window.isOld && document.readyState === 'complete'").await;
 }
 
@@ -61,8 +65,8 @@ async fn user_changes_hosted_preferences() {
         chromium.keep_picture(&format!("preferences-{view}"), width, 720).await;
     }
     chromium.open(&link(&site, json!({"locale": "en"})).await).await;
-    for box_of in ["[value=news]", "[value=offers]", "[name=important]"] {
-        chromium.click(box_of).await;
+    for box_of in ["[name=topic][value=news]", "[name=topic][value=offers]", "[name=important]"] {
+        press(&mut chromium, box_of).await;
     }
     submit(&mut chromium, "button.main").await;
     chromium.evaluate(&when("document.querySelector('[role=status]')?.textContent === 'Saved.'")).await;
