@@ -35,6 +35,7 @@ mod support;
 mod templates;
 mod tiers;
 mod webhooks;
+mod withdrawals;
 
 use bellwire::testkit::cli::admin::raise_open_files;
 use clap::{Parser, ValueEnum};
@@ -80,6 +81,8 @@ enum Benchmark {
     Events,
     /// Conversions, and the result of a campaign to a million
     Results,
+    /// Cost of a withdrawal, beside its campaign
+    Withdrawals,
     /// One-time codes when nothing else is sent
     Codes,
     /// One-time codes beside campaigns
@@ -150,6 +153,7 @@ impl Benchmark {
             Self::Webhooks => block_on(webhooks::run()),
             Self::Events => block_on(events::run()),
             Self::Results => block_on(results::run()),
+            Self::Withdrawals => block_on(withdrawals::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),
             Self::Streams => block_on(streams::run()),

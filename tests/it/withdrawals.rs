@@ -1,5 +1,6 @@
 //! Withdrawn messages: what waits is cancelled, and who may have got a push gets another one that removes it.
 
+mod kills;
 mod users;
 
 use std::time::Duration;

@@ -107,12 +107,12 @@ async fn chromium(shop: &Shop, home: &TempDir, worker: &str) -> Chromium {
     chromium
 }
 
-/// Payload of the removal of a message: the last push to the browser of [`pushed`].
-async fn removal(site: &Site, id: &str) -> String {
+/// Payload of the removal of a message that so many browsers got: the last push to the browser of [`pushed`].
+async fn removal(site: &Site, id: &str, browsers: u32) -> String {
     withdraw(site, id).await;
     let read = async || site.get(&format!("/messages/{id}")).await["counts"]["withdrawal"]["removal"].clone();
     let removal = until(read, Value::is_string).await;
-    site.until_counts(removal.as_str().unwrap(), json!({"accepted": 1})).await;
+    site.until_counts(removal.as_str().unwrap(), json!({"accepted": browsers})).await;
     last_payload(site).await
 }
 
@@ -123,7 +123,7 @@ async fn chromium_closes_withdrawn_messages() {
     let (id, payload) = pushed(&shop.server, price(json!({}))).await;
     chromium.deliver(&shop.origin, &payload).await;
     titles(async || chromium.evaluate(DISPLAYED).await, &["Shoes"]).await;
-    let removal = removal(&shop.server, &id).await;
+    let removal = removal(&shop.server, &id, 1).await;
     chromium.deliver(&shop.origin, &removal).await;
     until_reported(&shop.server, &id, "removed").await;
     titles(async || chromium.evaluate(DISPLAYED).await, &[]).await;
@@ -148,9 +148,57 @@ async fn worker_without_withdrawals_shows_the_notice() {
     chromium.deliver(&shop.origin, &payload).await;
     until_shown(&mut chromium, "Shoes").await;
     titles(async || chromium.evaluate(DISPLAYED).await, &["Shoes"]).await;
-    let removal = removal(&shop.server, &id).await;
+    let removal = removal(&shop.server, &id, 1).await;
     chromium.deliver(&shop.origin, &removal).await;
     until_shown(&mut chromium, "Shop").await;
     titles(async || chromium.evaluate(DISPLAYED).await, &["Shop"]).await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn click_in_firefox_clears_chromium() {
+    let (shop, dir, home) = (Shop::open(Scheme::Http).await, TempDir::new(), TempDir::new());
+    let site = &shop.server;
+    shop.put_page("{}");
+    shop.put("/service-worker.js", WORKER);
+    let mut firefox = start_firefox(site, &dir.path().join("profile"), &json!({})).await;
+    subscribed(&shop, &mut firefox).await;
+    let mut chromium = chromium(&shop, &home, WORKER).await;
+    // The other device gets a message of its own first; then both belong to one person.
+    let (own, payload) = pushed(site, price(json!({"content": {"title": "Hello"}}))).await;
+    withdraw(site, &own).await;
+    until_reported(site, &own, "removed").await;
+    for subscription in site.get("/subscriptions").await["data"].as_array().expect("a list") {
+        let path = format!("/subscriptions/{}", subscription["id"].as_str().expect("an id"));
+        site.call(Method::PATCH, &path, json!({"user_id": "ann"})).await;
+    }
+    let message = json!({"to": {"users": ["ann"]}, "clear_on_click": true});
+    let id = site.send_message(price(message.clone())).await;
+    let shoes = last_payload(site).await;
+    assert_ne!(shoes, payload);
+    chromium.deliver(&shop.origin, &shoes).await;
+    site.until_counts(&id, json!({"displayed": 2})).await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &["Shoes"]).await;
+    firefox.press_notification("For 1 euro", "alertBox").await;
+    site.until_counts(&id, json!({"clicked": 1})).await;
+    site.app.sweep().await;
+    site.app.run_until_idle().await;
+    let removal = last_payload(site).await;
+    assert_ne!(removal, shoes);
+    chromium.deliver(&shop.origin, &removal).await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &[]).await;
+    site.until_counts(&id, json!({"clicked": 1, "closed": 0})).await;
+
+    // A withdrawal reaches both.
+    let id = site.send_message(price(message)).await;
+    chromium.deliver(&shop.origin, &last_payload(site).await).await;
+    site.until_counts(&id, json!({"displayed": 2})).await;
+    let removal = removal(site, &id, 2).await;
+    chromium.deliver(&shop.origin, &removal).await;
+    let read = async || site.get(&format!("/messages/{id}")).await["counts"]["withdrawal"].clone();
+    until(read, |withdrawal| withdrawal["removed"] == 2).await;
+    titles(async || chromium.evaluate(DISPLAYED).await, &[]).await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
+    firefox.quit().await;
     shop.server.app.finish().await;
 }
