@@ -23,7 +23,16 @@ import {
   STATES,
   testWords,
 } from "../src/lib/campaigns";
-import { axisEnd, changeWords, intervals, verdict, verdictBadge, winnerWords } from "../src/lib/campaign-results";
+import {
+  axisEnd,
+  changeWords,
+  intervals,
+  resultRow,
+  verdict,
+  verdictBadge,
+  winnerWords,
+} from "../src/lib/campaign-results";
+import { csvOf } from "../src/lib/export";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -216,9 +225,41 @@ describe("what may be done", () => {
       "one delivery that has not been sent yet, and all future runs. 90 deliveries have ended already",
     );
     expect(consequence("cancel", campaign({ progress: progress({ total: counts({ accepted: 90 }) }) }))).toBe(
-      "Every delivery was sent. This would cancel all future runs. 90 deliveries have ended already and cannot be recalled.",
+      "Every delivery was sent. This would cancel all future runs. 90 deliveries have ended already. To remove sent notifications from browsers too, withdraw the campaign instead.",
+    );
+    expect(
+      consequence("cancel", campaign({ progress: progress({ total: counts({ accepted: 1, waiting: 2 }) }) })),
+    ).toBe(
+      "This would cancel 2 deliveries that have not been sent yet, and all future runs. One delivery has ended already. To remove sent notifications from browsers too, withdraw the campaign instead.",
     );
     expect(consequence("delete", campaign({ state: "draft" }))).toContain("subscribers notice nothing");
+  });
+});
+
+describe("exported results", () => {
+  const headOf = (row: object) => csvOf([row]).split("\r\n")[0];
+
+  it("have columns for a withdrawal", () => {
+    const withdrawal = {
+      at: NOW.toISOString(),
+      ended_at: NOW.toISOString(),
+      removal: null,
+      removed: 12,
+      prevented: 3,
+      missed: 4,
+      unknown: 1,
+    };
+    const row = resultRow(campaign(), progress({ total: counts({ accepted: 20 }), withdrawal }));
+    expect(row).toMatchObject({ accepted: 20, withdrawal: { removed: 12, prevented: 3, missed: 4, unknown: 1 } });
+    expect(headOf(row)).toMatch(
+      /,withdrawal\.at,withdrawal\.ended_at,withdrawal\.removed,withdrawal\.prevented,withdrawal\.missed,withdrawal\.unknown$/,
+    );
+  });
+
+  it("show that nothing was withdrawn", () => {
+    const row = resultRow(campaign(), progress());
+    expect(row.withdrawal).toBeNull();
+    expect(headOf(row)).toMatch(/,reactions,withdrawal$/);
   });
 });
 

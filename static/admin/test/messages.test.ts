@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
-import type { MessageCounts, MessageResponse, SendState } from "../src/api/types";
+import type { MessageCounts, MessageResponse, SendState, WithdrawalCounts } from "../src/api/types";
 import {
   audienceWords,
+  campaignWithdrawalWords,
   consequence,
   going,
   grouped,
+  isUndo,
   outOf,
   pace,
   parts,
@@ -16,6 +18,7 @@ import {
   steerings,
   sumsOf,
   titleWords,
+  withdrawalWords,
 } from "../src/lib/messages";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
@@ -188,12 +191,70 @@ describe("what may be done", () => {
   it("is announced with its number", () => {
     const it = standing(message({ counts: counts({ accepted: 20, queued: 30, retrying: 8 }) }));
     expect(consequence("cancel", it, NOW, "UTC")).toBe(
-      "This would cancel 38 deliveries that have not been sent yet. 20 deliveries have ended already and cannot be recalled.",
+      "This would cancel 38 deliveries that have not been sent yet. 20 deliveries have ended already. To remove sent notifications from browsers too, withdraw the message instead.",
+    );
+    const unsent = standing(message({ counts: counts({ queued: 1 }) }));
+    expect(consequence("cancel", unsent, NOW, "UTC")).toBe(
+      "This would cancel one delivery that has not been sent yet.",
     );
     expect(consequence("pause", it, NOW, "UTC")).toContain("pause 38 deliveries");
     expect(consequence("resume", it, NOW, "UTC")).toBe("This would resume 38 deliveries, within a second.");
     const unfound = standing(message({ expanded: false, audience_estimate: 100 }));
     expect(consequence("cancel", unfound, NOW, "UTC")).toContain("about 100 deliveries");
+  });
+});
+
+describe("undo", () => {
+  const isUndoAfter = (seconds: number) =>
+    isUndo({ accepted_at: NOW.toISOString() }, new Date(NOW.getTime() + seconds * 1_000));
+
+  it("is offered for a minute", () => {
+    expect([0, 59.999, 60, 3_600].map(isUndoAfter)).toEqual([true, true, false, false]);
+  });
+
+  it("is offered for messages due within a minute", () => {
+    expect([-59.999, -60, -3_600].map(isUndoAfter)).toEqual([true, false, false]);
+  });
+});
+
+describe("a withdrawal", () => {
+  const withdrawal = (more: Partial<WithdrawalCounts> = {}): WithdrawalCounts => ({
+    at: NOW.toISOString(),
+    ended_at: NOW.toISOString(),
+    removal: "msg_2",
+    removed: 0,
+    prevented: 0,
+    missed: 0,
+    unknown: 0,
+    ...more,
+  });
+
+  it("waits for pushes on their way", () => {
+    const waiting = withdrawal({ ended_at: null, removal: null });
+    expect(withdrawalWords(waiting)).toBe("Withdrawn. Pushes on their way end first.");
+    expect(campaignWithdrawalWords(waiting)).toBe("Withdrawn. Pushes on their way end first.");
+  });
+
+  it("is being sent until recipients are counted", () => {
+    expect(withdrawalWords(withdrawal())).toBe("Withdrawn. The removal is being sent.");
+  });
+
+  it("reached no browser without a removal", () => {
+    expect(withdrawalWords(withdrawal({ removal: null }))).toBe("Withdrawn. No browser has the message.");
+  });
+
+  it("of a campaign makes no claim without reports", () => {
+    const nothing = withdrawal({ removal: null });
+    expect(campaignWithdrawalWords(nothing)).toBe("Withdrawn. No browser has reported so far.");
+  });
+
+  it("names only reports above zero", () => {
+    const all = withdrawal({ removed: 1_200, prevented: 30, missed: 4, unknown: 1 });
+    const words =
+      "Withdrawn from browsers: 1,200 closed, 30 never shown, 4 clicked or closed before, 1 without a report so far.";
+    expect([withdrawalWords(all), campaignWithdrawalWords({ ...all, removal: null })]).toEqual([words, words]);
+    expect(withdrawalWords(withdrawal({ missed: 2 }))).toBe("Withdrawn from browsers: 2 clicked or closed before.");
+    expect(withdrawalWords(withdrawal({ unknown: 20 }))).toBe("Withdrawn from browsers: 20 without a report so far.");
   });
 });
 

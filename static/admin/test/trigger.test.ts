@@ -161,7 +161,10 @@ describe("progress of a trigger", () => {
 
   it("names who waits before an action", () => {
     const of = withCounts(counts({ entered: 2, waiting: 2 }));
-    expect(consequence("cancel", of)).toContain("end the wait of 2 people");
+    expect(consequence("cancel", of)).toBe("This would end the wait of 2 people. Events let no more people enter.");
+    expect(consequence("cancel", withCounts(counts({ entered: 2, waiting: 1, sent: 1 })))).toContain(
+      "withdraw the campaign instead",
+    );
     expect(consequence("pause", of)).toMatch(/^2 wait now\./);
     expect(consequence("resume", of)).toContain("fell due during the pause");
   });

@@ -1,7 +1,37 @@
-/** Comparison of runs and variants of a campaign, as texts and intervals. Pure. */
-import type { CampaignRunFigures, CampaignRunResponse, CampaignVariantResponse } from "../api/types";
+/** Results of a campaign: an export row, and comparisons of runs and variants as texts and intervals. Pure. */
+import type {
+  Campaign,
+  CampaignProgress,
+  CampaignRunFigures,
+  CampaignRunResponse,
+  CampaignVariantResponse,
+  WithdrawalCounts,
+} from "../api/types";
+import { receipts } from "./campaigns";
 import { clockTime, percent, type Zone } from "./format";
 import type { Tone } from "./words";
+
+/** Row of an export: results of all runs. */
+export const resultRow = (campaign: Campaign, progress: CampaignProgress) => ({
+  id: campaign.id,
+  slug: campaign.slug,
+  name: campaign.name,
+  state: campaign.state,
+  started_at: campaign.started_at,
+  ...progress.total,
+  reactions: receipts(progress),
+  withdrawal: progress.withdrawal ? withdrawalRow(progress.withdrawal) : null,
+});
+
+/** Without `removal`, which is null in the sum over a campaign. */
+const withdrawalRow = ({ at, ended_at, removed, prevented, missed, unknown }: WithdrawalCounts) => ({
+  at,
+  ended_at,
+  removed,
+  prevented,
+  missed,
+  unknown,
+});
 
 /** Change of a run's click rate from the previous run: percentage points, with a note if chance explains it. */
 export function changeWords(before: CampaignRunFigures["before"]): string {

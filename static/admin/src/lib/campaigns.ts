@@ -2,7 +2,7 @@
 import type { Campaign, CampaignPlan, CampaignProgress, CampaignSchedule, CampaignStanding } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
-import type { Going, Part } from "./messages";
+import { endedWords, type Going, type Part } from "./messages";
 import { nextTimes } from "./cron";
 import { recurrenceWords } from "./recurrence";
 import { triggerConsequence, triggerProgress, triggerSentence } from "./trigger";
@@ -311,15 +311,13 @@ export function consequence(act: Exclude<Act, "start" | "withdraw">, campaign: C
         waiting > 0
           ? `This would cancel ${deliveries} that ${waiting > 1 ? "have" : "has"} not been sent yet, and all future runs.`
           : `${ended > 0 ? "Every delivery was sent." : "Nothing was sent yet."} This would cancel all future runs.`
-      }${ended > 0 ? ` ${capitalThings(ended)} ended already and cannot be recalled.` : ""}${toCome}`;
+      }${endedWords(ended, "campaign")}${toCome}`;
     case "delete":
       return campaign.state === "draft"
         ? "No message was sent, so subscribers notice nothing. The content of the campaign is deleted."
         : `The plan and the results by variant are deleted. The messages of ${things(campaign.runs, "run")} and their ${things(ended, "delivery", "deliveries")} are kept.`;
   }
 }
-
-const capitalThings = (n: number) => `${capital(things(n, "delivery", "deliveries"))} ${n === 1 ? "has" : "have"}`;
 
 /** Effect of a withdrawal. */
 export const withdrawWords = (accepted: number): string =>

@@ -363,8 +363,20 @@ const UNDO_MS = 60_000;
 export const isUndo = ({ accepted_at }: Pick<MessageResponse, "accepted_at">, now: Date): boolean =>
   Math.abs(now.getTime() - Date.parse(accepted_at)) < UNDO_MS;
 
-/** Reports of browsers about a withdrawal, in a sentence. */
-export function withdrawalWords({ ended_at, removed, prevented, missed, unknown }: WithdrawalCounts): string {
+/** Progress of a message's withdrawal, with what browsers reported, in a sentence. */
+export const withdrawalWords = (of: WithdrawalCounts): string =>
+  reportedWords(of) ??
+  (of.removal ? "Withdrawn. The removal is being sent." : "Withdrawn. No browser has the message.");
+
+/**
+ * Progress of the withdrawal of a campaign's messages. Their sum names no removal, so counts of zero do not show whether browsers
+ * have messages.
+ */
+export const campaignWithdrawalWords = (of: WithdrawalCounts): string =>
+  reportedWords(of) ?? "Withdrawn. No browser has reported so far.";
+
+/** Undefined: the withdrawal has ended, and all counts are zero. */
+function reportedWords({ ended_at, removed, prevented, missed, unknown }: WithdrawalCounts): string | undefined {
   if (!ended_at) return "Withdrawn. Pushes on their way end first.";
   const parts = [
     [removed, "closed"],
@@ -373,8 +385,22 @@ export function withdrawalWords({ ended_at, removed, prevented, missed, unknown 
     [unknown, "without a report so far"],
   ] as const;
   const told = parts.filter(([n]) => n > 0).map(([n, words]) => `${count(n)} ${words}`);
-  return told.length ? `Withdrawn from browsers: ${told.join(", ")}.` : "Withdrawn. No browser has it.";
+  return told.length > 0 ? `Withdrawn from browsers: ${told.join(", ")}.` : undefined;
 }
+
+/** Notice before notifications are sent. */
+export const SENT_WORDS =
+  "Sent notifications can be withdrawn, which removes them from browsers. Recipients may have seen them before.";
+
+/** Advice of a cancellation, which leaves sent notifications in browsers. */
+export const withdrawAdvice = (what: "message" | "campaign"): string =>
+  `To remove sent notifications from browsers too, withdraw the ${what} instead.`;
+
+/** Sentences about ended deliveries, after a space. Empty: no delivery has ended. */
+export const endedWords = (ended: number, what: "message" | "campaign"): string =>
+  ended === 0
+    ? ""
+    : ` ${capital(things(ended, "delivery", "deliveries"))} ${ended === 1 ? "has" : "have"} ended already. ${withdrawAdvice(what)}`;
 
 /** Effect of an action, with counts. */
 export function consequence(steering: Steering, it: Standing, now: Date, zone: Zone): string {
@@ -388,6 +414,6 @@ export function consequence(steering: Steering, it: Standing, now: Date, zone: Z
     case "withdraw":
       return `This would cancel ${many} that ${waiting === 1 ? "waits" : "wait"}, and remove the message from ${things(it.ended.accepted, "browser")} that may have it. Devices that are offline get the removal within four weeks.`;
     case "cancel":
-      return `This would cancel ${many} that ${waiting === 1 ? "has" : "have"} not been sent yet. ${capital(things(endedOf(it), "delivery", "deliveries"))} ${endedOf(it) === 1 ? "has" : "have"} ended already and cannot be recalled.`;
+      return `This would cancel ${many} that ${waiting === 1 ? "has" : "have"} not been sent yet.${endedWords(endedOf(it), "message")}`;
   }
 }

@@ -2,6 +2,7 @@
 import type { CampaignSchedule, TriggerCounts } from "../api/types";
 import { capital, count, numberFault, share, things } from "./format";
 import type { Funnel } from "./figures";
+import { withdrawAdvice } from "./messages";
 
 export const CAUSES = ["subscribed", "joined", "event"] as const;
 export type Cause = (typeof CAUSES)[number];
@@ -212,7 +213,7 @@ export const triggerProgress = ({ entered, waiting, sent }: TriggerCounts): stri
     : `${count(entered)} entered, ${waitWords(waiting)}, ${count(sent)} sent.`;
 
 /** Effect of an action on people who wait. */
-export function triggerConsequence(act: "pause" | "resume" | "cancel", { waiting }: TriggerCounts): string {
+export function triggerConsequence(act: "pause" | "resume" | "cancel", { waiting, sent }: TriggerCounts): string {
   const people = things(waiting, "person", "people");
   switch (act) {
     case "pause":
@@ -220,7 +221,7 @@ export function triggerConsequence(act: "pause" | "resume" | "cancel", { waiting
     case "resume":
       return "This would send the messages that fell due during the pause, except those whose time to live has ended.";
     case "cancel":
-      return `This would end the wait of ${people}. Events let no more people enter. Sent notifications cannot be recalled.`;
+      return `This would end the wait of ${people}. Events let no more people enter.${sent > 0 ? ` ${withdrawAdvice("campaign")}` : ""}`;
   }
 }
 

@@ -4,6 +4,7 @@ import { ACT_WORDS, actsOn, consequence, startWords, withdrawWords, type Act } f
 import { clock } from "../../lib/clock";
 import { listed } from "../../lib/draft";
 import { things } from "../../lib/format";
+import { SENT_WORDS } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -175,8 +176,7 @@ function StartForm({
           </p>
         ))}
         <p class="fine">
-          After the start, the plan cannot be changed. The campaign can be paused and cancelled; sent notifications
-          cannot be recalled.
+          After the start, the plan cannot be changed. The campaign can be paused and cancelled. {SENT_WORDS}
         </p>
       </div>
     </TypedForm>

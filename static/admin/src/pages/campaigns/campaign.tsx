@@ -1,9 +1,10 @@
 import { useRoute } from "preact-iso";
 import type { AppResponse, Campaign } from "../../api/types";
 import { endedOf, firstRun, going, isStarting, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
+import { resultRow } from "../../lib/campaign-results";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
-import { TIER_WORDS, withdrawalWords } from "../../lib/messages";
+import { campaignWithdrawalWords, TIER_WORDS } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -107,7 +108,7 @@ function One({ app, campaign, perMinute, refresh }: Props) {
       </p>
       {campaign.progress?.withdrawal && (
         <p id="withdrawal" class="sentence">
-          {withdrawalWords(campaign.progress.withdrawal)}
+          {campaignWithdrawalWords(campaign.progress.withdrawal)}
         </p>
       )}
       <Acts app={app} campaign={campaign} refresh={refresh} />
@@ -126,15 +127,6 @@ function Results({
 }: Pick<Props, "app" | "campaign"> & { progress: NonNullable<Campaign["progress"]> }) {
   const it = standing(campaign, progress);
   const all = parts(it);
-  const result = {
-    id: campaign.id,
-    slug: campaign.slug,
-    name: campaign.name,
-    state: campaign.state,
-    started_at: campaign.started_at,
-    ...progress.total,
-    reactions: receipts(progress),
-  };
   return (
     <div class="grid halves">
       <Card
@@ -143,7 +135,7 @@ function Results({
         aside={
           <div class="row">
             {progress.holdout > 0 && <span class="fine">Holdout: {percent(progress.holdout)} of the audience</span>}
-            <Export name={`${campaign.slug}-results`} page={whole([result])} />
+            <Export name={`${campaign.slug}-results`} page={whole([resultRow(campaign, progress)])} />
           </div>
         }
       >

@@ -3,7 +3,7 @@ import { scheduleWords } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { isAddressed, isBlank, message, titleOf, unsaid, type Draft } from "../../lib/draft";
 import { count, things } from "../../lib/format";
-import { audienceWords } from "../../lib/messages";
+import { audienceWords, SENT_WORDS } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -109,7 +109,7 @@ function SendDialog({ app, writing, onClose }: { app: AppResponse; writing: Writ
               {unreachable > 0 && ` ${things(unreachable, "listed recipient")} cannot be reached.`}{" "}
               {draft.isLater
                 ? `${scheduleWords({ schedule: { at: draft.sendAt, timezone: draft.timezone } }, clock.shown.value, zone.value).join(" ")} Recipients are determined at that time.`
-                : "Sent notifications cannot be recalled."}
+                : SENT_WORDS}
             </p>
           </TypedForm>
         )}
