@@ -78,6 +78,7 @@ pub use state::engine_handle::{EngineHandle, Work};
 
 struct Routes {
     public: OpenApiRouter<ApiState>,
+    counted: OpenApiRouter<ApiState>,
     reports: OpenApiRouter<ApiState>,
     server: OpenApiRouter<ApiState>,
 }
@@ -88,9 +89,9 @@ fn routes_by_caller() -> Routes {
             .merge(apps::config::routes())
             .merge(subscriptions::routes())
             .merge(events::record::public_routes())
-            .merge(opt_in::steps::public_routes())
             .merge(events::conversions::public_routes())
             .merge(subscriptions::diagnoses::routes()),
+        counted: OpenApiRouter::new().merge(opt_in::steps::public_routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()
             .merge(apps::routes())
@@ -146,8 +147,9 @@ fn routes_by_caller() -> Routes {
 
 /// Returns the OpenAPI document, without a server.
 pub(crate) fn document() -> serde_json::Value {
-    let Routes { public, reports, server } = routes_by_caller();
+    let Routes { public, counted, reports, server } = routes_by_caller();
     let mut description = public.into_openapi();
+    description.merge(counted.into_openapi());
     description.merge(reports.into_openapi());
     description.merge(server.into_openapi());
     openapi::complete(description)
@@ -156,8 +158,9 @@ pub(crate) fn document() -> serde_json::Value {
 /// Router for everything under `/v1`, `/openapi.json`, `/healthz` and `/readyz`. Serve it with [`bellwire_net::http_server`],
 /// which adds the peer's address to each request: rate limits need that.
 pub fn router(state: ApiState) -> Router {
-    let Routes { public, reports, server } = routes_by_caller();
+    let Routes { public, counted, reports, server } = routes_by_caller();
     let (public, _) = public.split_for_parts();
+    let (counted, _) = counted.split_for_parts();
     let (reports, _) = reports.split_for_parts();
     let (server, paths) = server.split_for_parts();
     let edits = http::if_match::Edits::new(state.clone(), server.clone().with_state(state.clone()), &paths);
@@ -165,11 +168,15 @@ pub fn router(state: ApiState) -> Router {
     let description = Arc::new(document());
     let known = http::query_parameters::KnownParameters::of(&description);
     let known = from_fn_with_state(known, http::query_parameters::guard);
-    let (public, reports, server) = (public.layer(known.clone()), reports.layer(known.clone()), server.layer(known));
+    let (public, counted) = (public.layer(known.clone()), counted.layer(known.clone()));
+    let (reports, server) = (reports.layer(known.clone()), server.layer(known));
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
     let public = public
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(state.clone(), http::cors::public));
+    let counted = counted
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(state.clone(), http::cors::counted));
     let reports = reports
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(state.clone(), http::cors::reports));
@@ -182,7 +189,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(set(header::REFERRER_POLICY, "no-referrer"))
         .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()));
-    let api = http::deprecation::announce(public.merge(reports).merge(server), &description)
+    let api = http::deprecation::announce(public.merge(counted).merge(reports).merge(server), &description)
         .merge(site::routes(&state))
         .merge(openapi::route(&description))
         .merge(docs::routes(description))

@@ -104,7 +104,7 @@ pub(crate) struct PromptSettings {
     not_now_days: i64,
     /// Texts that replace built-in ones, by language tag and text name: at most 40 languages, 300 characters per text, 20,000
     /// characters in total.
-    texts: BTreeMap<String, BTreeMap<String, String>>,
+    pub(super) texts: BTreeMap<String, BTreeMap<String, String>>,
     /// Variants to compare in the funnel, at most 5. Empty: all browsers get the same prompt.
     #[schema(max_items = 5)]
     variants: Vec<PromptVariant>,

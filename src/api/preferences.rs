@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{FromRequest as _, Path, RawQuery, Request, State};
-use axum::http::{Extensions, HeaderMap};
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use chrono::{DateTime, Utc};
@@ -25,6 +25,7 @@ use super::http::draft::Draft;
 use super::http::extract::{PathId, UserId};
 use super::http::problem::Problem;
 use super::http::routes::routes;
+use super::opt_in::PromptSettings;
 use super::users::{export, label};
 use bellwire_core::base64url;
 use bellwire_core::duration;
@@ -34,7 +35,7 @@ use bellwire_core::scope::Scope;
 use bellwire_store::keys::apps::{self, App};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_vault::PREFERENCES_LINK;
-use form::Choice;
+use form::{Choice, Saved};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(make))
@@ -116,10 +117,18 @@ pub(crate) async fn make(
 async fn open(
     state: &ApiState, text: &str, (headers, extensions): (&HeaderMap, &Extensions),
 ) -> Result<(App, LinkContent), Response> {
-    state.limits.client(state.limits.client_of(headers, extensions)).map_err(|why| page::failed(why, headers))?;
-    let content = read(state, text).ok_or_else(page::invalid)?;
+    let failed = |content: Option<&LinkContent>, why: Problem| {
+        page::failed(why, content.and_then(|content| content.locale.as_deref()), headers)
+    };
+    let Some(content) = read(state, text) else {
+        let client = state.limits.client_of(headers, extensions);
+        state.limits.client(client).map_err(|why| failed(None, why))?;
+        return Err(page::invalid());
+    };
+    // Mail providers unsubscribe many users from few addresses.
+    state.limits.app(content.app).map_err(|why| failed(Some(&content), why))?;
     let app = apps::find(&state.pool, Some(content.app), None).await;
-    let app = app.map_err(|error| page::failed(error.into(), headers))?.ok_or_else(page::invalid)?;
+    let app = app.map_err(|error| failed(Some(&content), error.into()))?.ok_or_else(page::invalid)?;
     Ok((app, content))
 }
 
@@ -134,8 +143,11 @@ async fn show(
     State(state): State<ApiState>, Path(link): Path<String>, RawQuery(query): RawQuery, request: Request,
 ) -> Result<Response, Response> {
     let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
-    let choice = Choice::read(&state, &content).await.map_err(|why| page::failed(why, request.headers()))?;
-    let texts = page::PageTexts::select(content.locale.as_deref(), request.headers());
+    let (locale, headers) = (content.locale.as_deref(), request.headers().clone());
+    let failed = |why: Problem| page::failed(why, locale, &headers);
+    let choice = Choice::read(&state, &content).await.map_err(failed)?;
+    let own = apps::read_prompt(&state.pool, app.id).await.map_err(|error| failed(error.into()))?;
+    let texts = page::PageTexts::select(locale, &headers).with(PromptSettings::restore(own).texts);
     let data = content.data.then_some(link.as_str());
     Ok(page::preferences(&app.name, &texts, &choice, data, query.as_deref() == Some("saved")))
 }
@@ -145,9 +157,13 @@ async fn save(State(state): State<ApiState>, Path(link): Path<String>, request: 
     let (_, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
     let headers = request.headers().clone();
     let body = Bytes::from_request(request, &state).await.map_err(IntoResponse::into_response)?;
-    Choice::change(&state, &content, &body).await.map_err(|why| page::failed(why, &headers))?;
-    // Relative, so that a proxy may serve the page below another path.
-    Ok(Redirect::to(&format!("{link}?saved")).into_response())
+    let failed = |why: Problem| page::failed(why, content.locale.as_deref(), &headers);
+    match Choice::change(&state, &content, &body).await.map_err(failed)? {
+        // Relative, so that a proxy may serve the page below another path.
+        Saved::Choices => Ok(Redirect::to(&format!("{link}?saved")).into_response()),
+        // Without a redirect (RFC 8058 section 3.1).
+        Saved::OneClick => Ok(StatusCode::OK.into_response()),
+    }
 }
 
 async fn download(
@@ -158,5 +174,6 @@ async fn download(
         return Err(page::invalid());
     }
     let headers = request.headers().clone();
-    export::of_user(&state, &app, content.user, &mut request).await.map_err(|why| page::failed(why, &headers))
+    let failed = |why: Problem| page::failed(why, content.locale.as_deref(), &headers);
+    export::of_user(&state, &app, content.user.clone(), &mut request).await.map_err(failed)
 }

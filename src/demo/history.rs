@@ -166,7 +166,7 @@ impl<'a> Shop<'a> {
         self.browsers.report(&self.api, &self.simulator, &self.context.clock, 1).await?;
         maintenance::fold_metrics(pool).await?;
         maintenance::fold_habits(pool, &self.context.clock).await?;
-        maintenance::sweep(pool, &self.context.vault, self.context.clock.now()).await?;
+        maintenance::sweep(pool, &self.context.vault, &Metrics::new(), self.context.clock.now()).await?;
         Ok(())
     }
 

@@ -52,7 +52,7 @@ pub(super) fn start(
     let counted = (pool.clone(), vault.clone());
     engines.spawn(begun_again("counting sealed values", move || keys::count_on(counted.0.clone(), counted.1.clone())));
     if config.roles.maintenance {
-        maintain(context, config, &rest, &mut engines);
+        maintain(context, config, metrics, &rest, &mut engines);
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
         if let Some(dispatcher) = dispatcher.clone() {
@@ -70,15 +70,16 @@ pub(super) fn rest(dispatcher: Option<&Arc<Dispatcher>>) -> Arc<Rest> {
 
 /// Starts maintenance. Each task keeps its state in the database, so a task that panics restarts while the others
 /// continue.
-fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut JoinSet<()>) {
+fn maintain(context: &Context, config: &Config, metrics: &Arc<Metrics>, rest: &Arc<Rest>, engines: &mut JoinSet<()>) {
     let every = || (context.pool.clone(), context.vault.clone(), context.clock.clone());
     let (guard, kept) = (guard(config), retention(config));
     let (pool, vault, clock) = every();
     let reseal = move || maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone());
     engines.spawn(begun_again("sealing anew", reseal));
     let (pool, vault, clock) = every();
-    let resting = rest.clone();
-    let sweep = move || maintenance::sweep_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
+    let (metrics, resting) = (metrics.clone(), rest.clone());
+    let sweep =
+        move || maintenance::sweep_on(pool.clone(), vault.clone(), metrics.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("sweeping", sweep));
     let (pool, _, clock) = every();
     let resting = rest.clone();

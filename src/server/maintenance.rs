@@ -31,6 +31,7 @@ use bellwire_store::{
     operations::restoring, operations::retention, operations::statistics, operations::sweeps, outcomes::reliability,
     outcomes::rollups, queue::caps, queue::clears, queue::guards, queue::steering, queue::withdrawals,
 };
+use bellwire_telemetry::metrics::Metrics;
 use bellwire_vault::Vault;
 
 /// Interval of the sweeps for overdue work.
@@ -107,7 +108,7 @@ impl Chore {
     }
 }
 
-pub(crate) async fn sweep_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
+pub(crate) async fn sweep_on(pool: PgPool, vault: Vault, metrics: Arc<Metrics>, clock: Clock, rest: Arc<Rest>) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut analyzing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
@@ -116,7 +117,7 @@ pub(crate) async fn sweep_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc
         if analyzing.is_due(now) {
             analyzing.tried("analyzing tables that have grown", &refresh_statistics(&pool).await, now);
         }
-        let swept = sweep(&pool, &vault, now).await;
+        let swept = sweep(&pool, &vault, &metrics, now).await;
         sweeping.tried("sweeping", &swept, now);
         if watching.is_due(now) {
             let watched = reliability::watch(&pool, now).await;
@@ -172,7 +173,7 @@ fn ticks() -> tokio::time::Interval {
 }
 
 /// Runs one round of all sweeps.
-pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
+pub async fn sweep(pool: &PgPool, vault: &Vault, metrics: &Metrics, now: Timestamp) -> sqlx::Result<()> {
     for message in sweeps::half_turned(pool, now).await? {
         let go_on = || async move { Ok(steering::go_on(pool, message, now).await? == ChunkProgress::More) };
         sweep_up("turning messages", go_on).await?;
@@ -192,7 +193,12 @@ pub async fn sweep(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
     sweep_up("ending waits", || async { Ok(triggers::clear_ended(pool, now).await? > 0) }).await?;
     sweep_up("deleting contents", || async { Ok(sweeps::delete_contents(pool, now).await? > 0) }).await?;
     sweep_up("clearing topics", || async { Ok(topics::clear_removed(pool).await? > 0) }).await?;
-    sweep_up("checking subscribers", || async { Ok(opt_in::check_due(pool, vault, now).await? > 0) }).await?;
+    let check = || async {
+        let checks = opt_in::check_due(pool, vault, now).await?;
+        checks.iter().for_each(|(name, n)| metrics.opt_in_step(name, *n));
+        Ok(checks.iter().any(|(_, n)| *n > 0))
+    };
+    sweep_up("checking subscribers", check).await?;
     sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == ChunkProgress::More) }).await
 }
 

@@ -30,14 +30,16 @@ async fn ab_test(app: &TestApp) {
 async fn steps_are_counted_by_each_dimension() {
     let app = TestApp::start().await;
     ab_test(&app).await;
+    let new = app.subscribe("fcm", 0..1).await.remove(0);
     for (steps, more) in [
         (json!(["shown"]), json!({"variant": "short"})),
         (json!(["shown"]), json!({"variant": "short", "page": "/cart"})),
         (json!(["accepted", "asked"]), json!({"variant": "short", "page": "/cart"})),
-        (json!(["granted"]), json!({"variant": "short", "page": "/cart"})),
+        (json!(["granted"]), json!({"variant": "short", "page": "/cart", "subscription": new.id})),
+        (json!(["granted"]), json!({"variant": "short", "page": "/cart", "subscription": new.id})),
         (json!(["shown"]), json!({"variant": "long", "layout": "bar"})),
         (json!(["no"]), json!({"variant": "long", "layout": "bar"})),
-        (json!(["accepted", "asked", "denied"]), json!({"layout": "preferences"})),
+        (json!(["accepted", "asked", "denied"]), json!({"layout": "preferences", "variant": "of another day"})),
     ] {
         report(&app, steps, more).await.ok(204);
     }
@@ -85,6 +87,10 @@ async fn subscribers_are_checked_after_7_and_30_days() {
     leave(&all[1].id).await;
     app.clock.advance(23 * DAY);
     assert_eq!(counts().await, [4, 3, 4, 2]);
+    for (step, n) in [("granted", 4), ("due_7_days", 4), ("kept_7_days", 3), ("due_30_days", 4), ("kept_30_days", 2)] {
+        let line = format!("bellwire_opt_in_steps_total{{step=\"{step}\"}} {n}\n");
+        assert!(app.metrics.render().contains(&line), "{line}");
+    }
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM opt_in_subscribers").await, 0);
     app.finish().await;
 }
@@ -96,7 +102,7 @@ async fn wrong_steps_are_named() {
     for (steps, more, pointer) in [
         (json!([]), json!({}), "/steps"),
         (json!(["clicked"]), json!({}), "/steps/0"),
-        (json!(["shown"]), json!({"variant": "of another day"}), "/variant"),
+        (json!(["granted"]), json!({}), "/subscription"),
         (json!(["shown"]), json!({"page": "https://shop.example/"}), "/page"),
         (json!(["shown"]), json!({"page": "/search?q=gift for ann"}), "/page"),
         (json!(["shown"]), json!({"page": format!("/{}", "x".repeat(200))}), "/page"),
@@ -122,6 +128,16 @@ async fn invented_pages_are_counted_together() {
     let pages = funnel(&app, "?by=page").await;
     assert_eq!(pages.as_array().unwrap().len(), 201);
     assert_eq!((&pages[0]["value"], &pages[0]["shown"]), (&Value::Null, &json!(3)));
+    // Pages of the day before are counted by themselves, even if strangers came first.
+    app.clock.advance(DAY);
+    for n in 203..403 {
+        report(&app, json!(["shown"]), json!({"page": format!("/{}", letters(n))})).await.ok(204);
+    }
+    report(&app, json!(["shown"]), json!({"page": format!("/{}", letters(7))})).await.ok(204);
+    let today = app.clock.now().date_naive();
+    let pages = funnel(&app, &format!("?by=page&since={today}")).await;
+    assert_eq!(pages.as_array().unwrap().len(), 201, "{pages}");
+    assert!(pages.as_array().unwrap().iter().all(|page| !page["value"].is_null()), "{pages}");
     app.finish().await;
 }
 

@@ -41,6 +41,13 @@ struct CachedMessage {
     at: Timestamp,
 }
 
+/// Whether a message that was read at `at` need not be read again. A removal that would replace a later message at the push service
+/// loses its topic as soon as there is one.
+fn is_fresh(message: &Message, at: Timestamp, now: Timestamp) -> bool {
+    let may_replace = message.withdraws_root.is_some() && message.topic.is_some();
+    !may_replace && (now - at).abs() < FRESH_FOR
+}
+
 pub(super) struct Catalog {
     pool: PgPool,
     vault: Vault,
@@ -62,7 +69,7 @@ impl Catalog {
         let now = self.clock.now();
         let known = self.messages.lock().get(&id).map(|opened| (opened.message.clone(), opened.at));
         let known = match known {
-            Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
+            Some((message, at)) if is_fresh(&message, at, now) => return Ok(message),
             known => known.map(|(message, _)| message),
         };
         match (self.read(&[id], FreshMessages::default(), now).await, known) {
@@ -88,7 +95,7 @@ impl Catalog {
         }
         {
             let messages = self.messages.lock();
-            wanted.retain(|id| match messages.get(id).filter(|opened| (now - opened.at).abs() < FRESH_FOR) {
+            wanted.retain(|id| match messages.get(id).filter(|opened| is_fresh(&opened.message, opened.at, now)) {
                 Some(opened) => found.insert(*id, opened.message.clone()).is_some(),
                 None => true,
             });

@@ -25,7 +25,6 @@ use bellwire_core::fact::StatusClass;
 use bellwire_core::hook::DeliveryState;
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
-use bellwire_core::opt_in::OptInStep;
 use bellwire_rules::policy::reliability::{self, LaneSums, MetricReading, Sli};
 pub use labels::Labels;
 use labels::{
@@ -109,8 +108,8 @@ metrics! {
     token_faults: [Counter; TokenFault::ALL.len()] =
         token_faults("retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
     pub throttled: Counter = plain("throttled", "Deliveries that had to wait for their subscription's throttle");
-    opt_in_steps: [Counter; OptInStep::ALL.len()] =
-        opt_in_steps("opt_in_steps", "Steps from visitors to subscribers, as browsers report them");
+    opt_in_steps: Family<StepLabel, Counter> =
+        plain("opt_in_steps", "Steps from visitors to subscribers, and whether those are still there after 7 and 30 days");
     pub messages_accepted: Counter = plain("messages_accepted", "Messages that the API took");
     pub batches_taken: Counter = plain("batches_taken", "Batches taken off cursors");
     pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
@@ -158,9 +157,9 @@ impl Metrics {
         self.endings[place(ending.code())][place(tier.code())].inc_by(n);
     }
 
-    /// Counts a step of a visitor.
-    pub fn opt_in_step(&self, step: OptInStep) {
-        self.opt_in_steps[step as usize].inc();
+    /// Counts steps of visitors, or checks of subscribers.
+    pub fn opt_in_step(&self, step: &'static str, n: u64) {
+        self.opt_in_steps.of(StepLabel { step }).inc_by(n);
     }
 
     /// Counts queue rows whose retry token had a fault.
@@ -322,11 +321,6 @@ fn by_tier(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Tier:
 fn token_faults(registry: &mut Registry, name: &str, help: &str) -> [Counter; TokenFault::ALL.len()] {
     let family: Family<_, Counter> = plain(registry, name, help);
     TokenFault::ALL.map(|fault| family.of(FaultLabel { fault: fault.name() }))
-}
-
-fn opt_in_steps(registry: &mut Registry, name: &str, help: &str) -> [Counter; OptInStep::ALL.len()] {
-    let family: Family<_, Counter> = plain(registry, name, help);
-    OptInStep::ALL.map(|step| family.of(StepLabel { step: step.name() }))
 }
 
 fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter; DeliveryState::ALL.len()] {

@@ -21,6 +21,15 @@ use bellwire_store::keys::apps::App;
 /// Layer around every route that browsers may call. Stores the [`App`] in the request's extensions. Requests with an API key
 /// pass unchanged, without CORS headers: [`super::auth`] checks the key.
 pub(crate) async fn public(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    enter(state, request, next, false).await
+}
+
+/// The same with the rate limits of [`reports`]: counts of a page must not keep its visitors from subscribing.
+pub(crate) async fn counted(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    enter(state, request, next, true).await
+}
+
+async fn enter(state: ApiState, request: Request, next: Next, is_report: bool) -> Response {
     if is_servers(&state, request.headers(), request.extensions()) {
         return next.run(request).await;
     }
@@ -29,7 +38,11 @@ pub(crate) async fn public(State(state): State<ApiState>, request: Request, next
         Ok(name) => name,
         Err(problem) => return problem.into_response(),
     };
-    let (budget, app) = match visitor(&mut parts, &state, &name).await {
+    let known = match is_report && parts.method != Method::OPTIONS {
+        true => reporter(&parts, &state, &name).await,
+        false => visitor(&mut parts, &state, &name).await,
+    };
+    let (budget, app) = match known {
         Ok(known) => known,
         Err(problem) => return refused(&parts, &state, &name, problem),
     };

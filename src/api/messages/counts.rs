@@ -103,14 +103,14 @@ pub(crate) struct WithdrawalCounts {
     prevented: i64,
     /// Browsers in which it had been clicked or closed before.
     missed: i64,
-    /// Pushes of the removal that were accepted, without a report so far.
+    /// Browsers that get the removal and have not reported so far.
     unknown: i64,
 }
 
 impl From<Withdrawal> for WithdrawalCounts {
     fn from(it: Withdrawal) -> Self {
-        let Withdrawal { at, removal, ended_at, accepted, removed, prevented, missed } = it;
-        let unknown = (accepted - removed - prevented - missed).max(0);
+        let Withdrawal { at, removal, ended_at, targeted, removed, prevented, missed } = it;
+        let unknown = (targeted - removed - prevented - missed).max(0);
         Self { at, removal, ended_at, removed, prevented, missed, unknown }
     }
 }

@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use super::PromptSettings;
 use crate::api::ApiState;
 use crate::api::http::auth::{MayChangeSubscribers, RegistrationCaller};
+use crate::api::http::cors::allowed_origin;
 use crate::api::http::draft::Draft;
 use crate::api::http::extract::is_plain_text;
 use crate::api::http::problem::{Faults, Problem};
@@ -62,25 +63,28 @@ pub(crate) struct OptInReport {
     steps: Vec<OptInStep>,
     /// Element in which they were taken.
     layout: OptInLayout,
-    /// Variant of the prompt. Null: none.
+    /// Variant of the prompt. Null, or a variant that the prompt no longer has: none.
     #[schema(min_length = 1, max_length = 64)]
     variant: Option<String>,
     /// Path of the page, without query and fragment: 1 to 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     page: String,
-    /// The new subscription, with the step `granted`. Whether it is still there is counted after 7 and 30 days.
+    /// The new subscription, with the step `granted`, which counts once for it. Whether it is still there is counted after 7 and 30
+    /// days.
     subscription: Option<SubscriptionId>,
 }
 
 impl OptInReport {
-    fn check(&self, settings: &PromptSettings, faults: &mut Faults) {
+    fn check(&self, faults: &mut Faults) {
         faults.require((1..=4).contains(&self.steps.len()), "/steps", "must hold 1 to 4 steps");
-        let variant = self.variant.as_deref().unwrap_or_default();
-        faults.require(settings.has_variant(variant), "/variant", "names no variant of the app's prompt");
         let is_path = self.page.starts_with('/') && !self.page.contains(['?', '#']);
         faults.require(is_path && is_plain_text(&self.page, PAGE_MAX), "/page", PAGE_RULE);
-        let is_granted = self.subscription.is_none() || self.steps.contains(&OptInStep::Granted);
-        faults.require(is_granted, "/subscription", "is allowed only with the step `granted`");
+        let is_granted = self.steps.contains(&OptInStep::Granted);
+        faults.require(
+            is_granted == self.subscription.is_some(),
+            "/subscription",
+            "must be there with the step `granted`, and only then",
+        );
     }
 }
 
@@ -92,9 +96,14 @@ pub(crate) async fn report(
     client: RegistrationCaller<MayChangeSubscribers>, State(state): State<ApiState>, headers: HeaderMap,
     Draft(mut report, mut faults, _): Draft<OptInReport>,
 ) -> Result<StatusCode, Problem> {
+    if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
+        return Err(Problem::forbidden("Browsers must report from one of the app's origins."));
+    }
     let (app, now) = (client.app.id, state.clock.now());
-    report.check(&PromptSettings::restore(apps::read_prompt(&state.pool, app).await?), &mut faults);
+    report.check(&mut faults);
     faults.finish()?;
+    let settings = PromptSettings::restore(apps::read_prompt(&state.pool, app).await?);
+    report.variant.take_if(|variant| !settings.has_variant(variant));
     report.steps.sort_unstable();
     report.steps.dedup();
     let page = generic(&report.page);
@@ -105,17 +114,14 @@ pub(crate) async fn report(
         variant: report.variant.as_deref().unwrap_or_default(),
         browser: BrowserFamily::of(agent.unwrap_or_default()),
     };
-    let is_known = retrying(|| async {
+    let counted = retrying(|| async {
         let mut tx = state.begin().await?;
-        let is_known = opt_in::record(&mut tx, app, &view, &report.steps, report.subscription, now).await?;
-        if is_known {
-            tx.commit().await?;
-        }
-        Ok(is_known)
+        let counted = opt_in::record(&mut tx, app, &view, &report.steps, report.subscription, now).await?;
+        tx.commit().await.map(|()| counted)
     });
-    if !is_known.await? {
+    let Some(counted) = counted.await? else {
         return Err(Problem::invalid_member("/subscription", "names no subscription of this app"));
-    }
-    report.steps.iter().for_each(|step| state.metrics.opt_in_step(*step));
+    };
+    counted.iter().for_each(|step| state.metrics.opt_in_step(step.name(), 1));
     Ok(StatusCode::NO_CONTENT)
 }

@@ -41,6 +41,20 @@ struct Submitted {
     unsubscribes: bool,
 }
 
+/// What a form did.
+pub(super) enum Saved {
+    Choices,
+    /// A mail program unsubscribed the user, and shows no page.
+    OneClick,
+}
+
+/// Whether this is a request for one-click unsubscription of a mail program, as a form or in several parts (RFC 8058 section 3.2).
+fn is_one_click(body: &[u8]) -> bool {
+    const NAME: &[u8] = b"List-Unsubscribe";
+    let in_parts = || body.starts_with(b"--") && body.windows(NAME.len()).any(|part| part == NAME);
+    body.starts_with(b"List-Unsubscribe=") || in_parts()
+}
+
 impl Submitted {
     /// `None`: this is another form.
     fn read(body: &[u8]) -> Option<Self> {
@@ -55,8 +69,6 @@ impl Submitted {
                 "pause" => read.frequency.1 = true,
                 "pause_before" => read.frequency_before.1 = true,
                 "unsubscribe" => read.unsubscribes = true,
-                // One-click unsubscription from an e-mail (RFC 8058).
-                "List-Unsubscribe" => (is_form, read.unsubscribes) = (true, true),
                 _ => {}
             }
         }
@@ -85,11 +97,15 @@ impl Submitted {
     }
 }
 
-/// Returns the subscribed browsers of the user, with their topics.
+/// Returns the subscribed browsers of the user, with their topics. Suspended ones would get messages again after the next visit.
 async fn browsers(state: &ApiState, of: &LinkContent) -> sqlx::Result<Vec<(SubscriptionRow, Vec<String>)>> {
-    let active = Some(SubscriptionState::Active);
-    let filter = SubscriptionFilter { user_id: Some(of.user.clone()), state: active, ..SubscriptionFilter::default() };
-    Ok(subscriptions::list(&state.pool, of.app, &filter, Keyset::newest(BROWSERS_MAX)).await?.rows)
+    let mut found = Vec::new();
+    for state_of in [SubscriptionState::Active, SubscriptionState::Suspended] {
+        let (user_id, wanted) = (Some(of.user.clone()), Some(state_of));
+        let filter = SubscriptionFilter { user_id, state: wanted, ..SubscriptionFilter::default() };
+        found.extend(subscriptions::list(&state.pool, of.app, &filter, Keyset::newest(BROWSERS_MAX)).await?.rows);
+    }
+    Ok(found)
 }
 
 impl Choice {
@@ -104,7 +120,10 @@ impl Choice {
     }
 
     /// Applies a form to all browsers of the user.
-    pub(super) async fn change(state: &ApiState, of: &LinkContent, body: &[u8]) -> Result<(), Problem> {
+    pub(super) async fn change(state: &ApiState, of: &LinkContent, body: &[u8]) -> Result<Saved, Problem> {
+        if is_one_click(body) {
+            return unsubscribe(state, of).await.map(|()| Saved::OneClick);
+        }
         let Some(submitted) = Submitted::read(body) else {
             return Err(Problem::invalid_member(
                 "/form",
@@ -112,7 +131,7 @@ impl Choice {
             ));
         };
         if submitted.unsubscribes {
-            return unsubscribe(state, of).await;
+            return unsubscribe(state, of).await.map(|()| Saved::Choices);
         }
         let offered = opt_in::offered(topics::displayed(&state.pool, of.app).await?);
         let offered: BTreeSet<&str> = offered.iter().map(OfferedTopic::name).collect();
@@ -134,7 +153,7 @@ impl Choice {
                 return Err(Problem::too_many_topics());
             }
         }
-        Ok(())
+        Ok(Saved::Choices)
     }
 
     /// Whether only transactional messages are sent without an end.

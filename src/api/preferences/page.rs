@@ -41,6 +41,8 @@ pub(super) struct PageTexts {
     tag: String,
     save: &'static str,
     texts: &'static Texts,
+    /// Texts of the app, which come first.
+    own: Texts,
 }
 
 impl PageTexts {
@@ -54,11 +56,17 @@ impl PageTexts {
         };
         let (tag, (language, save, texts)) =
             wanted.into_iter().find_map(find).unwrap_or_else(|| ("en".to_owned(), &LANGUAGES[0]));
-        Self { language, tag, save, texts }
+        Self { language, tag, save, texts, own: Texts::new() }
+    }
+
+    /// Adds the texts of the app's prompt in this language, or in its base language.
+    pub(super) fn with(mut self, mut texts: BTreeMap<String, Texts>) -> Self {
+        self.own = texts.remove(&self.tag).or_else(|| texts.remove(self.language)).unwrap_or_default();
+        self
     }
 
     fn text(&self, name: &str) -> &str {
-        self.texts.get(name).map_or("", String::as_str)
+        self.own.get(name).or_else(|| self.texts.get(name)).map_or("", String::as_str)
     }
 }
 
@@ -123,8 +131,8 @@ fn frequency(t: &PageTexts, choice: &Choice) -> Markup {
 }
 
 /// Page for a person whose request failed, in place of the problem.
-pub(super) fn failed(problem: Problem, headers: &HeaderMap) -> Response {
-    let t = PageTexts::select(None, headers);
+pub(super) fn failed(problem: Problem, locale: Option<&str>, headers: &HeaderMap) -> Response {
+    let t = PageTexts::select(locale, headers);
     let body = html! {
         h1 { (t.text("preferences")) }
         p role="status" { (t.text("failed")) }

@@ -31,7 +31,8 @@ impl PageLinks {
             };
             let (Some(rel), Some(href)) = (value(b"rel"), value(b"href")) else { continue };
             let is = |kind: &str| rel.split_ascii_whitespace().any(|rel| rel.eq_ignore_ascii_case(kind));
-            links.has_touch_icon |= is("apple-touch-icon") && !href.ends_with(".svg");
+            let is_touch_icon = is("apple-touch-icon") || is("apple-touch-icon-precomposed");
+            links.has_touch_icon |= is_touch_icon && !href.ends_with(".svg");
             if is("manifest") && links.manifest.is_none() {
                 links.manifest = Some(href);
             }

@@ -2,6 +2,7 @@
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance::{self, Retention};
+use bellwire_telemetry::metrics::Metrics;
 use serde_json::{Value, json};
 
 use crate::support::api::{Reply, TestApi, content, fcm, high_rate_limits, registration};
@@ -188,7 +189,7 @@ async fn topics_are_made_changed_and_removed() {
 
     api.put("/topics/sport", json!({})).await.ok(201);
     assert_eq!(api.get("/topics/sport").await.ok(200)["members"], 0, "another topic of the same name");
-    maintenance::sweep(&api.pool, &api.vault, api.clock.now()).await.unwrap();
+    maintenance::sweep(&api.pool, &api.vault, &Metrics::new(), api.clock.now()).await.unwrap();
     assert_eq!(number(&api, "SELECT count(*) FROM topic_members").await, 0);
     assert_eq!(number(&api, "SELECT count(*) FROM removed_topics").await, 0);
 }
@@ -206,7 +207,7 @@ async fn topic_stays_while_a_message_fans_out() {
     assert!(early.json["detail"].as_str().unwrap().contains(message), "{}", early.json);
     api.post(&format!("/messages/{message}/cancel"), json!({})).await.ok(200);
     assert_eq!(act(&api, Method::DELETE, "/topics/news", None).await.status, 204);
-    maintenance::sweep(&api.pool, &api.vault, api.clock.now()).await.unwrap();
+    maintenance::sweep(&api.pool, &api.vault, &Metrics::new(), api.clock.now()).await.unwrap();
     assert_eq!(number(&api, "SELECT count(*) FROM topic_members").await, 0);
 }
 
@@ -223,7 +224,7 @@ async fn removed_topic_keeps_no_concurrent_member() {
         let removing = futures_util::future::join_all((0..4).map(|_| remove()));
         tokio::join!(joining, removing);
     }
-    maintenance::sweep(&api.pool, &api.vault, api.clock.now()).await.unwrap();
+    maintenance::sweep(&api.pool, &api.vault, &Metrics::new(), api.clock.now()).await.unwrap();
     let lost = "WITH known AS MATERIALIZED (SELECT id FROM topics) SELECT count(*) FROM topic_members WHERE topic <> ALL (ARRAY(SELECT id FROM known))";
     assert_eq!(number(&api, lost).await, 0);
     assert_eq!(api.get("/topics/u").await.ok(200)["members"], 32);

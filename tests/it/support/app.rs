@@ -410,7 +410,9 @@ impl TestApp {
     /// One round of maintenance.
     pub async fn sweep(&self) {
         maintenance::fold_metrics(&self.pool).await.expect("the database answers");
-        maintenance::sweep(&self.pool, &self.vault, self.clock.now()).await.expect("the database answers");
+        maintenance::sweep(&self.pool, &self.vault, &self.metrics, self.clock.now())
+            .await
+            .expect("the database answers");
         maintenance::fold_habits(&self.pool, &self.clock).await.expect("the database answers");
         maintenance::fold_metrics(&self.pool).await.expect("the database answers");
     }

@@ -6,13 +6,16 @@ use axum::http::Method;
 use serde_json::json;
 
 use super::{Push, pushes, shows_nothing, withdraw};
-use crate::support::app::Subscriber;
+use bellwire_simulator::gateways::{Rule, RuleAction};
+
+use crate::support::app::{PATIENCE, Subscriber};
 use crate::support::database::until_stored;
 use crate::support::engine::{expire_leases, without_engine};
-use crate::support::simulator_rules::until_report;
-use crate::support::{Server, TestApp};
+use crate::support::simulator_rules::{held, hold_after, release, until_report};
+use crate::support::{Server, TestApp, seed_together};
 
-const BROWSERS: u32 = 60;
+/// More than become rows of the queue at once.
+const BROWSERS: u32 = 120;
 const ROUNDS: u64 = 8;
 /// Time after the response in which a POST of a withdrawn message may start.
 const BOUND_MS: i64 = 1_000;
@@ -39,8 +42,8 @@ fn last_shown_ms(app: &TestApp, subscribers: &[Subscriber], title: &str) -> Opti
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_shown_after_kills_and_withdrawals() {
     let app = without_engine().await;
-    let subscribers = app.subscribe("fcm", 0..BROWSERS).await;
-    let mut server = Server::start(&app).await;
+    let subscribers = seed_together(&app, "fcm", 0..BROWSERS).await;
+    let mut servers = vec![Server::start(&app).await, Server::start(&app).await];
     let mut shown = 0;
     for round in 0..ROUNDS {
         let title = format!("Round {round}");
@@ -50,9 +53,10 @@ async fn nothing_is_shown_after_kills_and_withdrawals() {
         until_report(&app, |report| report.accepted >= before + round * u64::from(BROWSERS) / (ROUNDS - 1)).await;
         withdraw(&app, &id).await.ok(200);
         let answered_ms = now_ms();
-        server.kill().await;
+        // The other one goes on.
+        servers.remove(0).kill().await;
         expire_leases(&app.pool).await;
-        server = Server::start(&app).await;
+        servers.push(Server::start(&app).await);
         until_stored(&app, IDLE).await;
         let last_ms = last_shown_ms(&app, &subscribers, &title);
         shown += u32::from(last_ms.is_some());
@@ -67,6 +71,36 @@ async fn nothing_is_shown_after_kills_and_withdrawals() {
         app.message(&id).await; // which checks the sum of its counts
     }
     assert!(shown > 0, "some were sent before");
+    for server in servers {
+        server.terminate();
+        assert!(server.end(PATIENCE).await.success());
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_of_a_killed_server_is_removed_after_a_throttle() {
+    let app = without_engine().await;
+    let subscribers = seed_together(&app, "fcm", 0..300).await;
+    let rules = hold_after(&app, 60);
+    let server = Server::start(&app).await;
+    let id = app.send(json!({"all": true}), json!({})).await;
+    until_report(&app, |report| report.accepted >= 60 && held(report) >= 30).await;
+    server.kill().await;
+    // The pushes arrive, and the next server that has the batch is refused.
+    release(&app, rules);
+    let throttled = app.simulator.add_rule(Rule::always(RuleAction::Throttled { retry_after_s: Some(5) })).unwrap();
+    expire_leases(&app.pool).await;
+    let server = Server::start(&app).await;
+    let is_queued = "SELECT (NOT EXISTS (SELECT FROM batches) AND EXISTS (SELECT FROM queue))::int::bigint";
+    until_stored(&app, is_queued).await;
+    withdraw(&app, &id).await.ok(200);
+    assert!(app.simulator.remove_rule(throttled));
+    until_stored(&app, IDLE).await;
+    let all: Vec<Vec<Push>> = subscribers.iter().map(|subscriber| pushes(&app, subscriber)).collect();
+    assert!(all.iter().filter(|pushes| !pushes.is_empty()).count() >= 90);
+    assert!(all.iter().all(|pushes| shows_nothing(pushes)));
     server.terminate();
+    assert!(server.end(PATIENCE).await.success());
     app.finish().await;
 }

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{NaiveDate, TimeDelta};
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::audience::aliases;
 use crate::connections::engine::{shard_column, shards_of};
@@ -36,34 +35,30 @@ pub struct OptInView<'a> {
     pub browser: BrowserFamily,
 }
 
-/// Counts steps. `subscription`: the new subscription of a granted step, which is checked after 7 and 30 days. Returns whether it
-/// exists; otherwise nothing is stored.
+/// Counts steps, and returns them without a repeated `granted`. `subscription`: the new subscription of that step, which is checked
+/// after 7 and 30 days. `None`: it does not exist, and nothing is stored.
 pub async fn record(
     conn: &mut PgConnection, app: AppId, view: &OptInView<'_>, steps: &[OptInStep],
     subscription: Option<SubscriptionId>, now: Timestamp,
-) -> sqlx::Result<bool> {
+) -> sqlx::Result<Option<Vec<OptInStep>>> {
     let OptInView { page, layout, variant, browser } = view;
+    // Locked before the counts, whose row is locked until the commit.
+    let known = match subscription {
+        Some(id) => is_counted(&mut *conn, app, id).await?,
+        None => Some(true),
+    };
+    let Some(is_counted) = known else { return Ok(None) };
+    let steps: Vec<OptInStep> =
+        steps.iter().copied().filter(|step| !is_counted || *step != OptInStep::Granted).collect();
     let counts = OptInStep::ALL.map(|step| i64::from(steps.contains(&step)));
     let day = now.date_naive();
-    // Before the counts, whose row is locked until the commit.
-    if let Some(id) = subscription {
-        let known: Option<Uuid> = fetch_optional!(
-            &mut *conn,
-            scalar,
-            "SELECT id FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3",
-            (id.shard(), id.0, app.0)
-        )?;
-        if known.is_none() {
-            return Ok(false);
-        }
-    }
     let page: String = fetch_one!(
         &mut *conn,
         scalar,
         r#"INSERT INTO opt_in_counts AS c (app, day, page, layout, variant, browser,
              shown, guided, accepted, later, no, asked, granted, denied, dismissed)
            SELECT $1, $2, CASE
-               WHEN EXISTS (SELECT FROM opt_in_counts WHERE app = $1 AND day = $2 AND page = $3) THEN $3
+               WHEN EXISTS (SELECT FROM opt_in_counts WHERE app = $1 AND day BETWEEN $2::date - 1 AND $2 AND page = $3) THEN $3
                WHEN (SELECT count(DISTINCT page) FROM opt_in_counts WHERE app = $1 AND day = $2) < $8 THEN $3 ELSE '' END,
              $4, $5, $6, ($7::bigint[])[1], ($7::bigint[])[2], ($7::bigint[])[3], ($7::bigint[])[4], ($7::bigint[])[5],
              ($7::bigint[])[6], ($7::bigint[])[7], ($7::bigint[])[8], ($7::bigint[])[9]
@@ -75,18 +70,32 @@ pub async fn record(
            RETURNING page"#,
         (app.0, day, page, layout, variant, browser.name(), counts.as_slice(), PAGES_MAX)
     )?;
-    let Some(id) = subscription else { return Ok(true) };
+    let Some(id) = subscription.filter(|_| !is_counted) else { return Ok(Some(steps)) };
     execute!(
         conn,
         "INSERT INTO opt_in_subscribers (subscription, app, day, page, layout, variant, browser, granted_at, check_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9 ON CONFLICT DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         (id.0, app.0, day, page, layout, variant, browser.name(), now, now + FIRST_CHECK)
     )?;
-    Ok(true)
+    Ok(Some(steps))
 }
 
-/// Counts a chunk of the subscribers whose 7 or 30 days are over. Returns their number.
-pub async fn check_due(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<u64> {
+/// Locks a subscription. Returns whether its `granted` was counted; `None`: it does not exist.
+async fn is_counted(conn: &mut PgConnection, app: AppId, id: SubscriptionId) -> sqlx::Result<Option<bool>> {
+    fetch_optional!(
+        conn,
+        scalar,
+        r#"SELECT EXISTS (SELECT FROM opt_in_subscribers WHERE subscription = $2) AS "is!" FROM subscriptions
+           WHERE shard = $1 AND id = $2 AND app = $3 FOR NO KEY UPDATE"#,
+        (id.shard(), id.0, app.0)
+    )
+}
+
+/// Numbers of checked subscribers, and of those who were still there, by the name of the check.
+pub type Checks = [(&'static str, u64); 4];
+
+/// Counts a chunk of the subscribers whose 7 or 30 days are over.
+pub async fn check_due(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<Checks> {
     // Replicas that check at once may meet in the counts in different orders.
     retrying(|| async {
         let mut tx = transactions::begin(pool).await?;
@@ -95,13 +104,24 @@ pub async fn check_due(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Re
         for of in &due {
             by_app.entry(of.app).or_default().push(of.subscription);
         }
+        let mut all_kept = HashSet::new();
         for (app, ids) in by_app {
             let kept = subscribed(&mut tx, vault, app, &ids).await?;
             let are_kept: Vec<bool> = ids.iter().map(|id| kept.contains(id)).collect();
             count(&mut tx, &ids, &are_kept).await?;
+            all_kept.extend(kept);
         }
         tx.commit().await?;
-        Ok(due.len() as u64)
+        let number = |is_second: bool, is_kept: bool| {
+            let counts = |of: &&Due| of.is_second == is_second && (!is_kept || all_kept.contains(&of.subscription));
+            due.iter().filter(counts).count() as u64
+        };
+        Ok([
+            ("due_7_days", number(false, false)),
+            ("kept_7_days", number(false, true)),
+            ("due_30_days", number(true, false)),
+            ("kept_30_days", number(true, true)),
+        ])
     })
     .await
 }
@@ -111,15 +131,17 @@ async fn due(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Vec<Due>> 
     fetch_all!(
         conn,
         Due,
-        r#"SELECT app AS "app: AppId", subscription AS "subscription: SubscriptionId" FROM opt_in_subscribers
+        r#"SELECT app AS "app: AppId", subscription AS "subscription: SubscriptionId",
+             check_at >= granted_at + make_interval(hours => $3) AS "is_second!" FROM opt_in_subscribers
            WHERE check_at <= $1 ORDER BY check_at LIMIT $2 FOR UPDATE SKIP LOCKED"#,
-        (now, CHUNK)
+        (now, CHUNK, SECOND_CHECK_H)
     )
 }
 
 struct Due {
     app: AppId,
     subscription: SubscriptionId,
+    is_second: bool,
 }
 
 /// Returns those whose browser is still subscribed, also after the subscription was replaced.

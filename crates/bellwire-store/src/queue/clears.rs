@@ -4,13 +4,14 @@ use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::removals::{RemovalRecipients, create, load, send_to};
+use super::removals::{RemovalRecipients, create, is_withdrawn, load, send_to};
 use crate::connections::engine::shards_of;
 use crate::keys::audit::AuditEntry;
 use crate::operations::retrying::retrying;
 use crate::outcomes::ledger::take;
 use crate::outcomes::ledger::unsent::{self, How, STOPPED};
 use crate::queue::sending::NewMessage;
+use crate::queue::updates;
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId, SubscriptionId};
@@ -87,21 +88,41 @@ async fn clear(
     conn: &mut PgConnection, vault: &Vault, id: MessageId, browsers: Vec<SubscriptionId>, sent_by: Option<Uuid>,
     now: Timestamp,
 ) -> sqlx::Result<Cleared> {
+    // Whole withdrawals reach these browsers, too.
+    if is_withdrawn(conn, id).await? {
+        return Ok(Cleared::Done(None));
+    }
     let Some(row) = load(conn, id, sent_by).await? else { return Ok(Cleared::Done(None)) };
-    let lost = maybe_sent(conn, id, &browsers).await?;
-    for browser in &browsers {
-        let waiting = take::of_delivery(conn, row.app(), id, *browser, now).await?;
-        let reason = if lost.contains(browser) { STOPPED } else { "message cancelled" };
-        unsent::end(conn, waiting.into_iter().collect(), How::Cancelled(reason), now).await?;
+    let mut same = updates::of(conn, id).await?;
+    same.extend(replays(conn, id, &browsers).await?);
+    same.push(id);
+    for message in &same {
+        let lost = maybe_sent(conn, *message, &browsers).await?;
+        for browser in &browsers {
+            let waiting = take::of_delivery(conn, row.app(), *message, *browser, now).await?;
+            let reason = if lost.contains(browser) { STOPPED } else { "message cancelled" };
+            unsent::end(conn, waiting.into_iter().collect(), How::Cancelled(reason), now).await?;
+        }
+        if is_sending(conn, *message, &browsers).await? {
+            return Ok(Cleared::Sending);
+        }
     }
-    if is_sending(conn, id, &browsers).await? {
-        return Ok(Cleared::Sending);
-    }
-    let recipients = recipients(conn, id, &browsers).await?;
+    let recipients = recipients(conn, id, &same, &browsers).await?;
     let removal = row.removal(vault, now);
     let made = removal.id;
     let is_made = create(conn, vault, &row, removal, RemovalRecipients::Few(recipients), now).await?;
     Ok(Cleared::Done(is_made.then_some(made)))
+}
+
+/// Returns the messages that replayed deliveries of a message to these browsers.
+async fn replays(conn: &mut PgConnection, id: MessageId, browsers: &[SubscriptionId]) -> sqlx::Result<Vec<MessageId>> {
+    fetch_all!(
+        conn,
+        scalar,
+        r#"SELECT DISTINCT replay AS "replay!: MessageId" FROM dead_letters
+           WHERE message = $1 AND subscription = ANY ($2) AND state = 'replayed'"#,
+        (id.0, browsers as &[SubscriptionId])
+    )
 }
 
 /// Returns which of these browsers have a waiting delivery of a message that a crashed worker may have sent.
@@ -128,17 +149,18 @@ async fn is_sending(conn: &mut PgConnection, id: MessageId, browsers: &[Subscrip
     )
 }
 
-/// Returns which of these browsers may have got a message, and records that it is removed from them. Repeats return nothing.
+/// Returns which of these browsers may have got a message, by itself or one of the `same`, and records that it is removed from them.
+/// Repeats return nothing.
 async fn recipients(
-    conn: &mut PgConnection, id: MessageId, browsers: &[SubscriptionId],
+    conn: &mut PgConnection, id: MessageId, same: &[MessageId], browsers: &[SubscriptionId],
 ) -> sqlx::Result<Vec<SubscriptionId>> {
     let reached = fetch_all!(
         &mut *conn,
         scalar,
         r#"SELECT DISTINCT a.subscription AS "id!: SubscriptionId" FROM possible_arrivals a
-           WHERE a.message = $1 AND a.subscription = ANY ($2) AND a.shard = ANY ($3)
+           WHERE a.message = ANY ($1) AND a.subscription = ANY ($2) AND a.shard = ANY ($3)
            ORDER BY 1"#,
-        (id.0, browsers as &[SubscriptionId], &shards_of(browsers))
+        (same as &[MessageId], browsers as &[SubscriptionId], &shards_of(browsers))
     )?;
     fetch_all!(
         conn,

@@ -57,6 +57,9 @@ pub(crate) async fn request_within(
          SELECT id, app, $3, $4 FROM messages WHERE id = $1 AND app = $2 AND withdraws IS NULL ON CONFLICT DO NOTHING",
         (id.0, app.0, now, sent_by)
     )?;
+    for replay in record_replays(conn, id).await? {
+        steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
+    }
     Ok(match steered {
         Steered::Unknown => Withdrawn::Unknown,
         _ if recorded == 0 => match is_withdrawn(conn, id).await? {
@@ -66,6 +69,18 @@ pub(crate) async fn request_within(
         Steered::Now { stop, .. } => Withdrawn::Now(Some(stop)),
         Steered::Done | Steered::Cancelled | Steered::Already => Withdrawn::Now(None),
     })
+}
+
+/// Records that the messages that replayed deliveries of a withdrawn message are withdrawn, too. Returns those that were not.
+async fn record_replays(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<Vec<MessageId>> {
+    fetch_all!(
+        conn,
+        scalar,
+        r#"INSERT INTO withdrawals (message, app, at, sent_by)
+           SELECT DISTINCT l.replay, w.app, w.at, w.sent_by FROM withdrawals w JOIN dead_letters l ON l.message = w.message
+           WHERE w.message = $1 AND l.state = 'replayed' ON CONFLICT DO NOTHING RETURNING message AS "message: MessageId""#,
+        (id.0)
+    )
 }
 
 /// Records that all messages of a locked campaign are withdrawn. Returns the number of those that were not.
@@ -165,13 +180,7 @@ async fn end(conn: &mut PgConnection, id: MessageId, removal: Option<MessageId>,
          WHERE message IN (SELECT $1::uuid UNION ALL SELECT id FROM messages WHERE withdraws = $1 AND is_update) AND state = 'open'",
         (id.0, now)
     )?;
-    execute!(
-        conn,
-        "INSERT INTO withdrawals (message, app, at, sent_by)
-         SELECT DISTINCT l.replay, w.app, w.at, w.sent_by FROM withdrawals w JOIN dead_letters l ON l.message = w.message
-         WHERE w.message = $1 AND l.state = 'replayed' ON CONFLICT DO NOTHING",
-        (id.0)
-    )
+    record_replays(conn, id).await.map(drop)
 }
 
 /// A withdrawal, as shown with its message.
@@ -181,8 +190,8 @@ pub struct Withdrawal {
     /// Message that removes it from browsers. `None`: none is needed, or none yet.
     pub removal: Option<MessageId>,
     pub ended_at: Option<Timestamp>,
-    /// Pushes of the removal that push services accepted.
-    pub accepted: i64,
+    /// Browsers to which the removal is sent.
+    pub targeted: i64,
     /// Browsers that closed the notification.
     pub removed: i64,
     /// Browsers that had not shown it, and will not.
@@ -196,7 +205,7 @@ pub async fn of_campaign(pool: &PgPool, campaign: CampaignId) -> sqlx::Result<Op
     let sum = fetch_one!(
         pool,
         r#"SELECT min(w.at) AS at, CASE WHEN bool_and(w.ended_at IS NOT NULL) THEN max(w.ended_at) END AS ended_at,
-             coalesce(sum((SELECT sum(accepted) FROM message_counts WHERE message = w.removal)), 0)::bigint AS "accepted!",
+             coalesce(sum((SELECT sum(targeted) FROM message_counts WHERE message = w.removal)), 0)::bigint AS "targeted!",
              coalesce(sum(r.removed), 0)::bigint AS "removed!", coalesce(sum(r.prevented), 0)::bigint AS "prevented!",
              coalesce(sum(r.missed), 0)::bigint AS "missed!"
            FROM messages m JOIN withdrawals w ON w.message = m.id LEFT JOIN receipt_counts r ON r.message = w.removal
@@ -207,7 +216,7 @@ pub async fn of_campaign(pool: &PgPool, campaign: CampaignId) -> sqlx::Result<Op
         at,
         removal: None,
         ended_at: sum.ended_at,
-        accepted: sum.accepted,
+        targeted: sum.targeted,
         removed: sum.removed,
         prevented: sum.prevented,
         missed: sum.missed,
@@ -220,7 +229,7 @@ pub async fn of(pool: &PgPool, id: MessageId) -> sqlx::Result<Option<Withdrawal>
         pool,
         Withdrawal,
         r#"SELECT w.at, w.removal AS "removal: MessageId", w.ended_at,
-             (SELECT coalesce(sum(accepted), 0)::bigint FROM message_counts WHERE message = w.removal) AS "accepted!",
+             (SELECT coalesce(sum(targeted), 0)::bigint FROM message_counts WHERE message = w.removal) AS "targeted!",
              coalesce(r.removed, 0) AS "removed!", coalesce(r.prevented, 0) AS "prevented!", coalesce(r.missed, 0) AS "missed!"
            FROM withdrawals w LEFT JOIN receipt_counts r ON r.message = w.removal WHERE w.message = $1"#,
         (id.0)

@@ -7088,7 +7088,7 @@ export interface components {
             /** @description Steps that were taken at once, 1 to 4. */
             steps: components["schemas"]["OptInStep"][];
             subscription?: components["schemas"]["SubscriptionId"] | null;
-            /** @description Variant of the prompt. Null: none. */
+            /** @description Variant of the prompt. Null, or a variant that the prompt no longer has: none. */
             variant?: string | null;
         };
         /**
@@ -9594,7 +9594,7 @@ export interface components {
             removed: number;
             /**
              * Format: int64
-             * @description Pushes of the removal that were accepted, without a report so far.
+             * @description Browsers that get the removal and have not reported so far.
              */
             unknown: number;
         };

@@ -77,11 +77,11 @@ async fn write(
     let ended = || settlements.iter().filter_map(Settlement::end);
     let count = |ending| ended().filter(|end| end.ending() == ending).count() as i64;
     let (facts, ns) = notes::of_batch(settlements);
-    let fenced = fetch_one!(
+    let leases: Option<i16> = fetch_one!(
         &mut *tx,
         scalar,
         r#"/* settle_batch */
-        WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier),
+        WITH fence AS (DELETE FROM batches WHERE id = $1 AND lease = $2 RETURNING message, lane, tier, leases),
         counted AS (
             UPDATE message_counts AS c
             SET accepted = c.accepted + $3, gone = c.gone + $4, expired = c.expired + $5, dead = c.dead + $6,
@@ -93,20 +93,18 @@ async fn write(
             SELECT date_trunc('minute', $9::timestamptz), fence.lane, fence.tier, $13, f.fact, f.n
             FROM fence, unnest($10::smallint[], $11::bigint[]) AS f (fact, n)
         )
-        SELECT count(*) AS "n!" FROM fence
+        SELECT max(leases) AS leases FROM fence
         "#,
         (batch, lease, count(Ending::Accepted), count(Ending::Gone), count(Ending::Expired), count(Ending::Dead)),
         (count(Ending::Cancelled), count(Ending::Capped), now, &facts, &ns, counted_last),
         (first.charted().map(|message| message.0))
     )?;
-    if fenced == 0 {
-        return Ok(Fenced::Out);
-    }
+    let Some(leases) = leases else { return Ok(Fenced::Out) };
     log_attempts(&mut tx, settlements).await?;
     hooks::notes::write(&mut tx, settlements.iter(), now).await?;
     let mut closing = Closing::of(if counted_last { Tally::of(settlements.iter()) } else { Tally::default() });
     twice.iter().map(Settlement::delivery).for_each(|of| closing.merged(of.message, of.lane));
-    queue_rest(&mut tx, vault, lease, settlements, &mut closing, now).await?;
+    queue_rest(&mut tx, vault, (lease, leases), settlements, &mut closing, now).await?;
     refusals::count(&mut tx, settlements.iter(), now).await?;
     consequences::write(&mut tx, settlements.iter(), closing, now).await?; // last: see there
     tx.commit().await?;
@@ -142,11 +140,11 @@ async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement])
 
 /// Enqueues every unfinished delivery of a batch.
 async fn queue_rest(
-    conn: &mut PgConnection, vault: &Vault, lease: Uuid, settlements: &[Settlement], closing: &mut Closing,
-    now: Timestamp,
+    conn: &mut PgConnection, vault: &Vault, (lease, leases): (Uuid, i16), settlements: &[Settlement],
+    closing: &mut Closing, now: Timestamp,
 ) -> sqlx::Result<()> {
     let rows = |of: &mut dyn Iterator<Item = &Settlement>| -> Vec<NewRow> {
-        of.filter_map(|settlement| rest(vault, settlement, lease, now)).collect()
+        of.filter_map(|settlement| rest(vault, settlement, (lease, leases), now)).collect()
     };
     let there = enqueue(conn, &rows(&mut settlements.iter())).await?;
     let is_there = |settlement: &&Settlement| {
@@ -161,8 +159,9 @@ async fn queue_rest(
     overtake(conn, &rows(&mut settlements.iter().filter(is_there).filter(is_retry))).await
 }
 
-/// Builds the queue row of an unfinished delivery. `None`: it has ended.
-fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> Option<NewRow> {
+/// Builds the queue row of an unfinished delivery. `None`: it has ended. A worker that lost a lease of the batch may have sent it: the
+/// row keeps that as a lease of its own, by which a withdrawal finds it.
+fn rest(vault: &Vault, settlement: &Settlement, (lease, leases): (Uuid, i16), now: Timestamp) -> Option<NewRow> {
     let of = settlement.delivery();
     let (retries, due, scheduled_at, lease) = match *settlement.fate() {
         Fate::Ended(..) => return None,
@@ -181,7 +180,7 @@ fn rest(vault: &Vault, settlement: &Settlement, lease: Uuid, now: Timestamp) -> 
         parked: due == ClaimableAt::Parked,
         scheduled_at,
         lease,
-        leases: i16::from(lease.is_some()),
+        leases: i16::from(lease.is_some() || leases > 1),
         token: settlement.queued(retries, scheduled_at).sign(vault).to_vec(),
         failed_at: settlement.failed_at(),
         has_turn: due.is_turn(),
