@@ -50,8 +50,8 @@ const lazy = {
 const styles = {
   name: "styles",
   setup: (build) => {
-    build.onLoad({ filter: /\/ui\/style\.ts$/ }, ({ path }) => ({
-      contents: readFileSync(path, "utf8").replace(/`:host[^`]+`/, (sheet) => sheet.replaceAll("\n", "")),
+    build.onLoad({ filter: /\/ui\/(preferences_)?style\.ts$/ }, ({ path }) => ({
+      contents: readFileSync(path, "utf8").replace(/STYLE = `[^`]+`/, (sheet) => sheet.replaceAll("\n", "")),
       loader: "ts",
     }));
   },
@@ -111,7 +111,7 @@ await build({
 });
 await build({
   ...common,
-  plugins: [lazy],
+  plugins: [lazy, styles],
   entryPoints: ["src/ui/preferences_form.ts"],
   format: "esm",
   outfile: "dist/ui/preferences.js",

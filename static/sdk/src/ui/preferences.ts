@@ -2,6 +2,7 @@ import type { Client, Details, Status } from "../api";
 import { make } from "./dom";
 import { accept } from "./funnel";
 import { BellwireElement, isOn, type Kit, type PreviewSettings, wayNow } from "./kit";
+import { style } from "./style";
 
 export class Preferences extends BellwireElement {
   // It stays on the page, so that screen readers announce its text.
@@ -31,23 +32,17 @@ export class Preferences extends BellwireElement {
       if (this.isOpened) this.#said.textContent = wording.t.failed;
       return;
     }
+    style(this.root, form.STYLE);
     const place = {
       client,
       isCurrent,
       root: this.root,
       said: this.#said,
+      look: (now: Status) => ({ state: now.state, on: isOn(now), way: wayNow(now) }),
       subscribe: (details: Details) =>
         kit.preview ? client.subscribe(details) : accept(client, details, { layout: "preferences" }),
     };
-    let drawn = "";
-    let sync = (_: Status) => {};
-    const update = (now: Status) => {
-      const on = isOn(now);
-      const state = on ? "on" : now.state;
-      if (state !== drawn) sync = form.draw(place, { state: now.state, on, way: wayNow(now) }, topics, wording);
-      drawn = state;
-      sync(now);
-    };
+    const update = form.follow(place, topics, wording);
     update(status);
     this.ends.push(client.on("change", update));
   }

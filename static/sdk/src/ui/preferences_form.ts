@@ -9,6 +9,8 @@ import { guide } from "./guide";
 import type { OfferedTopic } from "./kit";
 import { inLanguage, type Texts, type Wording } from "./texts";
 
+export { STYLE } from "./preferences_style";
+
 const WEEK_MS = 604_800_000;
 
 /** Element around the content. */
@@ -19,6 +21,8 @@ export interface Place {
   root: ShadowRoot;
   /** Element whose text screen readers announce. */
   said: HTMLElement;
+  /** Returns the state for which a status is drawn. */
+  look(status: Status): Drawn;
   /** Subscribes in a click. */
   subscribe(details: Details): Promise<Result>;
 }
@@ -39,8 +43,21 @@ interface Part {
 /** Turns a call into a listener that announces the result. */
 type Run = (work: () => Promise<Result>) => () => Promise<void>;
 
+/** Returns what draws the content again when the state changes, and keeps it up to date. */
+export function follow(place: Place, offered: OfferedTopic[], wording: Wording): (status: Status) => void {
+  let drawn = "";
+  let sync = (_: Status) => {};
+  return (status) => {
+    const seen = place.look(status);
+    const state = seen.on ? "on" : seen.state;
+    if (state !== drawn) sync = draw(place, seen, offered, wording);
+    drawn = state;
+    sync(status);
+  };
+}
+
 /** Draws the content for a state. Returns what keeps it up to date while the state lasts, so that the focus stays. */
-export function draw(
+function draw(
   place: Place,
   { state, on, way }: Drawn,
   offered: OfferedTopic[],

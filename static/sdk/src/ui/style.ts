@@ -18,20 +18,11 @@ dialog::backdrop{background:#0008}
 h2{font-size:1.1em}
 ol{padding-inline-start:1.5em}
 .actions{display:flex;flex-wrap:wrap;gap:.5rem;justify-content:end}
-.settings .actions{justify-content:start}
 button{min-height:2.75rem;max-width:100%;padding:0 1rem;border:1px solid var(--l);border-radius:calc(var(--r)*.66);font:inherit;background:none;color:inherit;cursor:pointer}
 .accept,.on{background:var(--a);color:var(--o)}
 .no{border-color:#0000;text-decoration:underline}
 :focus-visible{outline:3px solid var(--a);outline-offset:2px}
 svg{width:1.5rem;height:1.5rem;fill:none;stroke:currentColor;stroke-width:2;vertical-align:middle}
-fieldset{border:0;display:grid;gap:.5rem}
-legend,dt{font-weight:bold}
-.topic,.important{display:flex;gap:.75rem;align-items:start;padding-block:.25rem}
-input{flex:none;width:1.25rem;height:1.25rem;margin-block:.125rem;accent-color:var(--a)}
-.description{display:block;font-size:.9em}
-dl{display:grid;grid-template-columns:auto 1fr;gap:.25rem .75rem;font-size:.9em;padding-block:.25rem}
-.status{margin-top:.75rem}
-summary{cursor:pointer;min-height:1.5rem}
 .bell{position:relative;width:2.75rem;padding:0;background:var(--b)}
 .badge{position:absolute;inset-block-start:-.4rem;inset-inline-end:-.4rem;min-width:1.25rem;padding:0 .3rem;border-radius:1rem;font-size:.75rem;line-height:1.25rem;background:#b00020;color:#fff}
 :host([corner*=start]){inset-inline:var(--g) auto}
@@ -40,14 +31,14 @@ summary{cursor:pointer;min-height:1.5rem}
 @media(min-width:48rem){.bar{display:flex;align-items:center;flex-wrap:wrap;padding-inline:2rem}.bar>p{flex:1}}
 @media(prefers-reduced-motion:no-preference){.card,.bar,.dialog{animation:in .25s}@keyframes in{from{opacity:0;translate:0 1rem}}}`;
 
-let sheet: CSSStyleSheet | undefined;
-
-/** Styles a shadow root by a constructed sheet, which every `style-src` allows. */
-export function style(root: ShadowRoot): ShadowRoot {
+/** Styles a shadow root by constructed sheets, which every `style-src` allows. */
+export function style(root: ShadowRoot, ...more: string[]): ShadowRoot {
   // iOS before 16.4 shows the text without style.
-  if ("adoptedStyleSheets" in root) {
-    if (!sheet) (sheet = new CSSStyleSheet()).replaceSync(STYLE);
-    root.adoptedStyleSheets = [sheet];
-  }
+  if ("adoptedStyleSheets" in root)
+    root.adoptedStyleSheets = [STYLE, ...more].map((rules) => {
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync(rules);
+      return sheet;
+    });
   return root;
 }
