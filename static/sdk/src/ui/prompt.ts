@@ -15,6 +15,7 @@ export class Prompt extends BellwireElement {
   #isHeard: Promise<void> | undefined;
   #box: HTMLElement | undefined;
   #focused: Element | null = null;
+  #unfollow = () => {};
 
   protected async start(kit: Kit, isCurrent: () => boolean): Promise<void> {
     this.#isHeard = clock.wait(100); // until then screen readers do not know the region
@@ -60,7 +61,7 @@ export class Prompt extends BellwireElement {
     await this.#isHeard;
     const way = wayNow(await client.status());
     if (!way || !isCurrent() || this.#box?.isConnected) return false;
-    this.ends.push(client.on("change", (now) => wayNow(now) || this.#close()));
+    this.#unfollow = client.on("change", (now) => wayNow(now) || this.#close());
     const layout = this.#layout(variant?.layout ?? prompt.layout);
     const question: Question = { layout, variant: variant?.name };
     const wait = (days: number) => memory.save({ until: clock.now() + days * DAY_MS });
@@ -96,6 +97,7 @@ export class Prompt extends BellwireElement {
   /** Shows what visitors would see with these settings. Its buttons do nothing. */
   async preview(settings: Partial<PromptSettings>, way: Way = "ask"): Promise<void> {
     super.disconnectedCallback();
+    this.#unfollow();
     const isCurrent = this.run();
     const { layout, texts }: PromptSettings = { ...PLAIN, ...settings };
     const wording = await this.wording(texts);
@@ -135,6 +137,7 @@ export class Prompt extends BellwireElement {
 
   /** Closes the prompt and returns the focus to where it was. */
   #close(): void {
+    this.#unfollow();
     const hadFocus = this.root.activeElement;
     this.#box?.remove();
     if (hadFocus) (this.#focused as HTMLElement | null)?.focus?.();

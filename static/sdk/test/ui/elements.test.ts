@@ -33,7 +33,69 @@ describe("each element", () => {
   });
 });
 
+describe("an element that is removed and added again", () => {
+  /** Counts the listeners of globals. */
+  function countListeners() {
+    const counted = new Map<string, number>();
+    for (const target of [globalThis, document] as EventTarget[])
+      for (const [name, by] of [
+        ["addEventListener", 1],
+        ["removeEventListener", -1],
+      ] as const) {
+        const original = target[name].bind(target);
+        vi.spyOn(target, name).mockImplementation((event: string, ...more: any[]) => {
+          counted.set(event, (counted.get(event) ?? 0) + by);
+          (original as any)(event, ...more);
+        });
+      }
+    return () => [...counted.values()].reduce((sum, n) => sum + n, 0);
+  }
+
+  it.each(["prompt", "bell", "preferences"] as const)("leaves no listener: %s", async (name) => {
+    const { add, listeners } = await page({ status: name === "prompt" ? UNSUBSCRIBED : SUBSCRIBED });
+    const globals = countListeners();
+    const before = listeners.size;
+    const element = await add(name);
+    const during = [listeners.size, globals()];
+    expect(during[0]).toBeGreaterThan(before);
+    if (name !== "preferences") expect(during[1]).toBeGreaterThan(0);
+    for (let round = 0; round < 3; round++) {
+      element.remove();
+      expect([listeners.size, globals()]).toEqual([before, 0]);
+      document.body.append(element);
+      await settle();
+      expect([listeners.size, globals()]).toEqual(during);
+    }
+  });
+
+  it("keeps its style", async () => {
+    const { add } = await page({ status: SUBSCRIBED });
+    const preferences = await add("preferences");
+    const sheets = () => preferences.shadowRoot!.adoptedStyleSheets.length;
+    expect(sheets()).toBe(2);
+    preferences.remove();
+    document.body.append(preferences);
+    await settle();
+    expect(sheets()).toBe(2);
+  });
+});
+
 describe("the prompt", () => {
+  it.each(["later", "no", "accept"])("stops listening once it is closed: %s", async (answer) => {
+    const { add, listeners } = await page({ prompt: { enabled: false } });
+    const prompt = await add("prompt");
+    const before = listeners.size;
+    for (let round = 0; round < 3; round++) {
+      expect(await prompt.show()).toBe(true);
+      expect(listeners.size).toBe(before + 1);
+      await click(prompt, `.${answer}`);
+      expect(listeners.size).toBe(before);
+    }
+    await prompt.show();
+    await prompt.preview({});
+    expect(listeners.size).toBe(before);
+  });
+
   it("is announced by an earlier region", async () => {
     const { add, waits } = await page({ prompt: { enabled: false } });
     const prompt = await add("prompt");

@@ -98,7 +98,7 @@ export async function page({
     await settle();
     return element;
   };
-  return { client, bellwire, change, add, planned, waits, time, fetched, posts, reports };
+  return { client, bellwire, change, listeners, add, planned, waits, time, fetched, posts, reports };
 }
 let serial = 0;
 
