@@ -89,6 +89,12 @@ export const isOn = ({ state }: Status): boolean => state === "subscribed" || st
 
 export const wayNow = ({ state }: Status): Way | undefined => wayOf(state, navigator.userAgent, isStandalone());
 
+/** Language of the page around an element. Shadow trees that it is in have that of their hosts. */
+const languageAt = (element: Element | undefined): string =>
+  element
+    ? element.closest<HTMLElement>("[lang]")?.lang || languageAt((element.getRootNode() as ShadowRoot).host)
+    : navigator.language;
+
 // A server that renders pages has no elements.
 const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
 
@@ -147,8 +153,7 @@ export abstract class BellwireElement extends Base {
 
   /** Texts in the language of the page around the element. */
   protected wording(...overrides: Overrides[]): Promise<Wording> {
-    const tag = this.closest<HTMLElement>("[lang]")?.lang || navigator.language;
-    return wording(tag, ...overrides);
+    return wording(languageAt(this), ...overrides);
   }
 
   /** Reports a step to the page, for its own statistics. */

@@ -33,6 +33,30 @@ describe("each element", () => {
   });
 });
 
+describe("the language of an element", () => {
+  const titleIn = async (langs: string[], outside: string) => {
+    const { add } = await page({ prompt: { enabled: false, texts: {} }, lang: outside });
+    const prompt = await add("prompt");
+    const [host, inner] = [document.createElement("div"), document.createElement("div")];
+    [host, inner].forEach((element, n) => langs[n] && element.setAttribute("lang", langs[n]));
+    document.body.append(host);
+    host.attachShadow({ mode: "closed" }).append(inner);
+    inner.attachShadow({ mode: "open" }).append(prompt);
+    await prompt.show();
+    return find(prompt, "section")!.lang;
+  };
+
+  it.each([
+    ["the page's", [], "de", "de"],
+    ["that of the outer host", ["fr"], "de", "fr"],
+    ["that of the inner host", ["fr", "es"], "de", "es"],
+    ["the browser's", [], "", "en-US"],
+  ])("is, in a shadow tree, %s", async (_, langs, outside, lang) => {
+    vi.spyOn(navigator, "language", "get").mockReturnValue("en-US");
+    expect(await titleIn(langs, outside)).toBe(lang);
+  });
+});
+
 describe("an element that is removed and added again", () => {
   /** Counts the listeners of globals. */
   function countListeners() {
