@@ -10,6 +10,8 @@ export type UiTexts = Record<string, Record<string, string>>;
 export interface UiOptions {
   /** Replaces texts of the server's settings and the built-in ones. */
   texts?: UiTexts;
+  /** `false`: no step is reported for the funnel. By default steps are reported. */
+  reports?: boolean;
 }
 
 /** Form of the prompt. */
@@ -26,7 +28,7 @@ interface ElementOfKit extends HTMLElement {
   client: Client | undefined;
 }
 
-/** `<bellwire-prompt layout="card | bar | dialog">`. */
+/** `<bellwire-prompt layout="card | bar | dialog" page="/cart">`. */
 export interface BellwirePromptElement extends ElementOfKit {
   /** Shows the prompt at once, unless there is nothing to ask. Resolves to whether it is shown. */
   show(): Promise<boolean>;
@@ -62,7 +64,7 @@ interface PreviewedElement extends ElementOfKit {
 /** `<bellwire-bell corner="bottom-end">`, or without `corner` in the flow of the page. */
 export interface BellwireBellElement extends PreviewedElement {}
 
-/** `<bellwire-preferences>`. */
+/** `<bellwire-preferences page="/account">`. */
 export interface BellwirePreferencesElement extends PreviewedElement {}
 
 declare global {
@@ -82,10 +84,10 @@ export function define(): void {
 }
 
 /** Starts the elements of the page with a client, which it returns with `suggest`. Does nothing on a server that renders pages. */
-export function ui<C extends Client>(client: C, { texts }: UiOptions = {}): C & Suggests {
+export function ui<C extends Client>(client: C, options?: UiOptions): C & Suggests {
   let suggest = (_: string) => {};
   if (typeof document !== "undefined") {
-    const kit = kitOf(client, texts);
+    const kit = kitOf(client, options);
     suggest = (event) => {
       kit.suggested.add(event);
       kit.waiting.forEach((look) => look());

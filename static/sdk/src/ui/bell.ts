@@ -1,7 +1,6 @@
-import type { Client } from "../api";
 import { base } from "../shared/saved";
 import { button, icon, make } from "./dom";
-import { BellwireElement, isOn, type Kit, type PreviewSettings } from "./kit";
+import { BellwireElement, isOn, type Kit } from "./kit";
 import { Preferences } from "./preferences";
 
 const BELL = "M6 17v-6a6 6 0 0 1 12 0v6l2 1H4zM10 21h4";
@@ -33,7 +32,8 @@ export class Bell extends BellwireElement {
       void update();
       open();
     });
-    const preferences = new Preferences(true);
+    const preferences = new Preferences();
+    preferences.opener = this;
     const dialog = make(
       "dialog",
       "dialog",
@@ -66,13 +66,9 @@ export class Bell extends BellwireElement {
     };
     bell.setAttribute("aria-haspopup", "dialog");
     this.root.replaceChildren(make("div", "", { lang, dir }, bell, dialog));
-    for (const event of ["change", "message"] as const) this.ends.push(kit.client.on(event, () => void update()));
+    for (const event of ["change", "message"] as const) this.ends.push(kit.client.on(event, update));
     this.listen(document, "visibilitychange", update);
     await kit.client.ready;
     await update();
-  }
-
-  preview(settings: PreviewSettings, client: Client): void {
-    this.previewWith(settings, client);
   }
 }

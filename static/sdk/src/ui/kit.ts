@@ -1,6 +1,8 @@
 import type { Client, Status } from "../api";
 import { base } from "../shared/saved";
+import type { UiOptions } from "../ui";
 import { type Way, wayOf } from "./device";
+import { conclude } from "./funnel";
 import { Memory } from "./memory";
 import { PLAIN, type PromptSettings } from "./settings";
 import { style } from "./style";
@@ -28,6 +30,8 @@ export interface Kit {
   /** Work of elements that wait for an event. */
   waiting: Set<() => void>;
   texts: Overrides;
+  /** Whether steps are reported to the server. */
+  reports: boolean;
   /** Ids of displayed notifications in a preview, which reports and stores nothing. */
   preview?: string[];
 }
@@ -43,34 +47,43 @@ export interface PreviewSettings {
 const kits = new WeakMap<Client, Kit>();
 let current: Kit | undefined;
 
+const newKit = (client: Client, memory: Memory, config: Promise<Config>): Kit => ({
+  client,
+  memory,
+  config,
+  suggested: new Set(),
+  waiting: new Set(),
+  texts: {},
+  reports: true,
+});
+
 /** Returns the shared part of a client. The first client is the one of elements that name none. */
-export function kitOf(client: Client, texts?: Overrides): Kit {
+export function kitOf(client: Client, { texts, reports }: UiOptions = {}): Kit {
   let kit = kits.get(client);
   if (!kit) {
-    kit = {
-      client,
-      memory: new Memory(client.options.app),
-      config: load(client),
-      suggested: new Set(),
-      waiting: new Set(),
-      texts: {},
-    };
-    kits.set(client, kit);
+    kits.set(client, (kit = newKit(client, new Memory(client.options.app), load(client))));
+    follow(kit);
   }
   kit.texts = texts ?? kit.texts;
+  kit.reports = reports ?? kit.reports;
   current ??= kit;
   return kit;
 }
 
+/** Follows the status of the client, because a subscription may be complete only after the question or on a later page. */
+function follow(kit: Kit): void {
+  const { client, memory } = kit;
+  const look = (now: Status) => conclude(kit, now);
+  client.on("change", look);
+  if (memory.load().asked) void client.ready.then(look);
+}
+
 function previewKit(client: Client, { texts = {}, topics = [], unread = 0 }: PreviewSettings): Kit {
   const stored = { read: [] as string[] };
+  const memory = { load: () => stored, save: (change: object) => Object.assign(stored, change) } as unknown as Memory;
   return {
-    client,
-    memory: { load: () => stored, save: (change: object) => Object.assign(stored, change) } as unknown as Memory,
-    config: Promise.resolve({ prompt: { ...PLAIN, texts }, topics }),
-    suggested: new Set(),
-    waiting: new Set(),
-    texts: {},
+    ...newKit(client, memory, Promise.resolve({ prompt: { ...PLAIN, texts }, topics })),
+    reports: false,
     preview: Array.from({ length: unread }, (_, n) => `${n}`),
   };
 }
@@ -101,7 +114,7 @@ const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
 /** Part of all elements: client, texts, and what ends when the element leaves the page. */
 export abstract class BellwireElement extends Base {
   protected root = style(this.attachShadow({ mode: "open" }));
-  protected ends: (() => void)[] = [];
+  protected ends: (() => unknown)[] = [];
   #client: Client | undefined;
 
   /** Client of this element. By default the first one that `ui()` was called with. */
@@ -133,10 +146,10 @@ export abstract class BellwireElement extends Base {
     if (kit) this.start(kit, this.run()).catch(console.error);
   }
 
-  /** Shows what visitors would see with these settings. Only `client` is called: a fake one keeps the server out. */
-  protected previewWith(settings: PreviewSettings, client: Client): void {
+  /** Shows what visitors would see with these settings. Only the client `by` is called: a fake one keeps the server out. */
+  preview(settings: object, by?: unknown): void {
+    const client = (this.#client = by as Client);
     kits.set(client, previewKit(client, settings));
-    this.#client = client;
     this.disconnectedCallback(), this.connectedCallback();
   }
 
@@ -147,7 +160,7 @@ export abstract class BellwireElement extends Base {
   }
 
   protected listen(target: EventTarget, event: string, work: () => void): void {
-    target.addEventListener(event, work, { passive: true });
+    target.addEventListener(event, work);
     this.ends.push(() => target.removeEventListener(event, work));
   }
 

@@ -1,4 +1,5 @@
 import { clock } from "../shared/clock";
+import type { Question } from "./funnel";
 
 /** A visit ends after this time without a page. */
 const VISIT_MS = 1_800_000;
@@ -15,6 +16,10 @@ interface Stored {
   until: number;
   /** Number of the visit in which the prompt was shown last. */
   shown: number;
+  /** Question that was reported in that visit. */
+  question: Question | null;
+  /** Question with a yes whose subscription is not complete. */
+  asked: Question | null;
   /** Displayed notifications that the person saw in the bell. */
   read: string[];
 }
@@ -22,14 +27,24 @@ interface Stored {
 /** Storage of the elements, without cookies. A browser that stores nothing gets a record for the page. */
 export class Memory {
   readonly #key: string;
-  #stored: Stored = { visits: 0, last: 0, luck: Math.random(), draw: Math.random(), until: 0, shown: 0, read: [] };
+  #stored: Stored = {
+    visits: 0,
+    last: 0,
+    luck: Math.random(),
+    draw: Math.random(),
+    until: 0,
+    shown: 0,
+    question: null,
+    asked: null,
+    read: [],
+  };
 
   constructor(app: string) {
     this.#key = `bellwire ${app}`;
     this.load();
     const now = clock.now();
-    const isNew = now - this.#stored.last > VISIT_MS;
-    this.save({ last: now, visits: this.#stored.visits + (isNew ? 1 : 0) });
+    const { last, visits } = this.#stored;
+    this.save({ last: now, visits: now - last > VISIT_MS ? visits + 1 : visits });
   }
 
   /** Reads again: other tabs write, too. */

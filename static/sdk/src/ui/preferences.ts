@@ -1,17 +1,15 @@
-import type { Client, Details, Status } from "../api";
+import type { Details, Status } from "../api";
 import { make } from "./dom";
-import { accept } from "./funnel";
-import { BellwireElement, isOn, type Kit, type PreviewSettings, wayNow } from "./kit";
+import { accept, pageOf } from "./funnel";
+import { BellwireElement, isOn, type Kit, wayNow } from "./kit";
 import { style } from "./style";
 
 export class Preferences extends BellwireElement {
   // It stays on the page, so that screen readers announce its text.
   #said = this.root.appendChild(make("p", "status", { role: "status" }));
 
-  /** `isOpened`: a person opened the element, and reads an explanation if its content cannot be loaded. */
-  constructor(private isOpened = false) {
-    super();
-  }
+  /** Element by which a person opened this one, and reads an explanation if its content cannot be loaded. */
+  opener: Element | undefined;
 
   /** Whether the content is there. Its download may have failed. */
   get isDrawn(): boolean {
@@ -29,7 +27,7 @@ export class Preferences extends BellwireElement {
     const status = await client.status();
     if (!isCurrent()) return;
     if (!form) {
-      if (this.isOpened) this.#said.textContent = wording.t.failed;
+      if (this.opener) this.#said.textContent = wording.t.failed;
       return;
     }
     style(this.root, form.STYLE);
@@ -40,14 +38,10 @@ export class Preferences extends BellwireElement {
       said: this.#said,
       look: (now: Status) => ({ state: now.state, on: isOn(now), way: wayNow(now) }),
       subscribe: (details: Details) =>
-        kit.preview ? client.subscribe(details) : accept(client, details, { layout: "preferences" }),
+        accept(kit, details, { layout: "preferences", page: pageOf(this.opener ?? this) }),
     };
     const update = form.follow(place, topics, wording);
     update(status);
     this.ends.push(client.on("change", update));
-  }
-
-  preview(settings: PreviewSettings, client: Client): void {
-    this.previewWith(settings, client);
   }
 }

@@ -1,7 +1,8 @@
+import type { Failure } from "../api";
 import { clock } from "../shared/clock";
 import type { Way } from "./device";
 import { button, make } from "./dom";
-import { accept, type Question, reportSteps, type Step } from "./funnel";
+import { accept, pageOf, type Question, reportSteps, type Step } from "./funnel";
 import { guide } from "./guide";
 import { BellwireElement, isStandalone, type Kit, wayNow } from "./kit";
 import { isDue, type Layout, PLAIN, type PromptSettings, variantOf } from "./settings";
@@ -45,7 +46,7 @@ export class Prompt extends BellwireElement {
     };
     this.listen(globalThis, "scroll", look);
     kit.waiting.add(look);
-    this.ends.push(() => void kit.waiting.delete(look), clock.later(prompt.seconds * 1000, look));
+    this.ends.push(() => kit.waiting.delete(look), clock.later(prompt.seconds * 1000, look));
     await look();
   }
 
@@ -63,7 +64,9 @@ export class Prompt extends BellwireElement {
     if (!way || !isCurrent() || this.#box?.isConnected) return false;
     this.#unfollow = client.on("change", (now) => wayNow(now) || this.#close());
     const layout = this.#layout(variant?.layout ?? prompt.layout);
-    const question: Question = { layout, variant: variant?.name };
+    const { shown, visits, question: reported } = memory.load();
+    // All steps of a visit have the page on which it was reported, so that shares by page are right.
+    const question: Question = (shown === visits && reported) || { layout, variant: variant?.name, page: pageOf(this) };
     const wait = (days: number) => memory.save({ until: clock.now() + days * DAY_MS });
     const later = (days: number, step: Step & ("later" | "no")) => () => {
       if (!this.#box?.isConnected) return;
@@ -71,22 +74,21 @@ export class Prompt extends BellwireElement {
       this.#close();
       this.report(step);
       // The end of a guide is no answer.
-      if (way === "ask") reportSteps(client, question, [step]);
+      if (way === "ask") reportSteps(kit, question, [step]);
     };
     const notNow = later(prompt.not_now_days, "later");
     this.#draw(layout, wording, way, notNow, later(prompt.no_days, "no"), async () => {
       const { topics } = prompt;
       const consentSource = wording.t.title.slice(0, 200);
-      const asked = accept(client, { ...(topics.length && { topics }), consentSource }, question);
+      const asked = accept(kit, { ...(topics.length && { topics }), consentSource }, question);
       this.#close();
       this.report("accepted");
-      const result = await asked;
-      if (!result.ok && result.reason === "dismissed") wait(prompt.not_now_days);
+      const { reason } = (await asked) as Partial<Failure>;
+      if (reason === "dismissed") wait(prompt.not_now_days);
     });
     this.report("shown");
-    const { shown, visits } = memory.load();
-    if (shown !== visits) reportSteps(client, question, [way === "ask" ? "shown" : "guided"]);
-    memory.save({ shown: visits });
+    if (shown !== visits) reportSteps(kit, question, [way === "ask" ? "shown" : "guided"]);
+    memory.save({ shown: visits, question });
     return true;
   }
 
@@ -95,7 +97,7 @@ export class Prompt extends BellwireElement {
   }
 
   /** Shows what visitors would see with these settings. Its buttons do nothing. */
-  async preview(settings: Partial<PromptSettings>, way: Way = "ask"): Promise<void> {
+  override async preview(settings: Partial<PromptSettings>, way: Way = "ask"): Promise<void> {
     super.disconnectedCallback();
     this.#unfollow();
     const isCurrent = this.run();
@@ -111,13 +113,14 @@ export class Prompt extends BellwireElement {
     const notNow = button("later", way === "ask" ? t.later : t.close, later);
     notNow.autofocus = isModal; // Enter must not answer for good
     const choices = way === "ask" ? [button("no", t.no, no), notNow, button("accept", t.accept, accept)] : [notNow];
-    const content = [
+    const box = make(
+      isModal ? "dialog" : "section",
+      layout,
+      { "aria-labelledby": "title", lang, dir },
       title,
       way === "ask" ? make("p", "body", {}, t.body) : guide(way, t),
       make("div", "actions", {}, ...choices),
-    ];
-    const labels = { "aria-labelledby": "title", lang, dir };
-    const box = isModal ? make("dialog", "dialog", labels, ...content) : make("section", layout, labels, ...content);
+    );
     this.#box?.remove();
     this.#box = box;
     (isModal || !later ? this.root : this.#region).append(box);
@@ -125,14 +128,12 @@ export class Prompt extends BellwireElement {
     this.#focused = document.activeElement;
     box.addEventListener(
       "focusin",
-      ({ relatedTarget }) => (this.#focused = (relatedTarget as Element | null) ?? this.#focused),
+      (event) => (this.#focused = ((event as FocusEvent).relatedTarget as Element | null) ?? this.#focused),
       { once: true },
     );
     box.addEventListener("keydown", (event) => (event as KeyboardEvent).key === "Escape" && later());
-    if (box instanceof HTMLDialogElement) {
-      box.addEventListener("cancel", later);
-      box.showModal();
-    }
+    box.addEventListener("cancel", later);
+    if (isModal) (box as HTMLDialogElement).showModal();
   }
 
   /** Closes the prompt and returns the focus to where it was. */

@@ -1,5 +1,6 @@
 import { vi } from "vitest";
 import type { Client, Result, Status } from "../../src/api";
+import type { UiOptions } from "../../src/ui";
 import type { PromptSettings } from "../../src/ui/settings";
 
 export const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
@@ -39,6 +40,7 @@ export async function page({
   result = { ok: true, status: SUBSCRIBED } as Result,
   now = 1e12,
   permission = "default" as NotificationPermission,
+  options = undefined as UiOptions | undefined,
 } = {}) {
   vi.resetModules();
   document.body.replaceChildren();
@@ -77,7 +79,7 @@ export async function page({
   const { ui } = await import("../../src/ui");
   // A document defines each element once, but each page has modules of its own.
   const define = vi.spyOn(customElements, "define").mockImplementation(() => {});
-  const bellwire = ui(client as unknown as Client);
+  const bellwire = ui(client as unknown as Client, options);
   define.mockRestore();
   const parts = {
     prompt: (await import("../../src/ui/prompt")).Prompt,
