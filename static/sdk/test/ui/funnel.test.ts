@@ -90,7 +90,7 @@ describe("steps of the prompt", () => {
     expect(reports()).toMatchObject([{ page: "/header" }, { page: "/header" }]);
   });
 
-  it.each(["accept", "later", "no"])("have the page and form that were reported first: %s", async (answer) => {
+  it.each(["accept", "later", "no"])("have page and form of `shown`: %s", async (answer) => {
     history.replaceState(null, "", "/cart");
     const first = await page({ prompt: { variants: VARIANTS } });
     await first.add("prompt");
@@ -105,7 +105,7 @@ describe("steps of the prompt", () => {
     expect(reports().at(-1)).toMatchObject(where);
   });
 
-  it("have a page of their own in the next visit", async () => {
+  it("have another page in the next visit", async () => {
     history.replaceState(null, "", "/cart");
     await (await page()).add("prompt");
     history.replaceState(null, "", "/help");
@@ -260,7 +260,7 @@ describe("a subscription that is complete later", () => {
     expect(last.reports()).toEqual([]);
   });
 
-  it("is reported after the page was left in the question", async () => {
+  it("is reported after its page was left", async () => {
     history.replaceState(null, "", "/cart");
     const first = await page();
     first.client.subscribe.mockReturnValue(new Promise(() => {}));
@@ -296,7 +296,7 @@ describe("a subscription that is complete later", () => {
     expect(later.reports()).toEqual([]);
   });
 
-  it("is not reported without a yes to the elements", async () => {
+  it("is not reported without a yes", async () => {
     const { change, reports, add } = await page({ prompt: { enabled: false } });
     await add("prompt");
     change(SUBSCRIBED);
