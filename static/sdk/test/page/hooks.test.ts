@@ -5,8 +5,8 @@ import { renderToString } from "react-dom/server";
 import { describe, expect, it, vi } from "vitest";
 import { createApp, createSSRApp, effectScope, h } from "vue";
 import type { Client, Result, Status } from "../../src/bellwire";
-import { BellwirePrompt as ReactPrompt, usePush as useReactPush } from "../../src/react";
-import { BellwirePrompt as VuePrompt, usePush as useVuePush } from "../../src/vue";
+import { usePush as useReactPush } from "../../src/react";
+import { usePush as useVuePush } from "../../src/vue";
 
 const UNSUBSCRIBED: Status = { state: "unsubscribed", permission: "default" };
 const SUBSCRIBED: Status = { state: "subscribed", id: "sub_1", topics: ["news"], tags: [], userId: null, muted: null };
@@ -155,33 +155,6 @@ describe.each([
     expect(fake.listeners.size).toBe(1);
     end();
     expect(fake.listeners.size).toBe(0);
-  });
-});
-
-describe("components of the elements", () => {
-  it.each(["react", "vue"])("give the element its client: %s", async (framework) => {
-    vi.stubGlobal("fetch", async () => Response.json({}));
-    const { client } = fakeClient();
-    Object.assign(client, {
-      options: { app: "shop", server: "https://push.example" },
-      ready: Promise.resolve(SUBSCRIBED),
-    });
-    const box = document.createElement("div");
-    const props = { client, layout: "bar" as const };
-    if (framework === "react") act(() => createRoot(box).render(createElement(ReactPrompt, props)));
-    else createApp({ render: () => h(VuePrompt, props) }).mount(box);
-    const element = box.querySelector("bellwire-prompt")!;
-    expect(element.getAttribute("layout")).toBe("bar");
-    await vi.waitFor(() => expect(element.client).toBe(client));
-  });
-
-  it("render on a server without loading the elements", async () => {
-    const { client } = fakeClient();
-    expect(renderToString(createElement(ReactPrompt, { client }))).toBe("<bellwire-prompt></bellwire-prompt>");
-    const { renderToString: renderVue } = await import("vue/server-renderer");
-    expect(await renderVue(createSSRApp({ render: () => h(VuePrompt, { client }) }))).toBe(
-      "<bellwire-prompt></bellwire-prompt>",
-    );
   });
 });
 

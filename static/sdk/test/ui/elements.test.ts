@@ -1,6 +1,7 @@
 // @vitest-environment happy-dom
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Status } from "../../src/api";
+import { countListeners } from "../page/listeners";
 import { click, DAY_MS, find, page, PROMPT, settle, stored, SUBSCRIBED, text, UNSUBSCRIBED } from "./support";
 
 beforeEach(() => {
@@ -58,23 +59,6 @@ describe("the language of an element", () => {
 });
 
 describe("an element that is removed and added again", () => {
-  /** Counts the listeners of globals. */
-  function countListeners() {
-    const counted = new Map<string, number>();
-    for (const target of [globalThis, document] as EventTarget[])
-      for (const [name, by] of [
-        ["addEventListener", 1],
-        ["removeEventListener", -1],
-      ] as const) {
-        const original = target[name].bind(target);
-        vi.spyOn(target, name).mockImplementation((event: string, ...more: any[]) => {
-          counted.set(event, (counted.get(event) ?? 0) + by);
-          (original as any)(event, ...more);
-        });
-      }
-    return () => [...counted.values()].reduce((sum, n) => sum + n, 0);
-  }
-
   it.each(["prompt", "bell", "preferences"] as const)("leaves no listener: %s", async (name) => {
     const { add, listeners } = await page({ status: name === "prompt" ? UNSUBSCRIBED : SUBSCRIBED });
     const globals = countListeners();
