@@ -207,6 +207,24 @@ describe("types of the package", () => {
     ).toBe("");
   });
 
+  it("serve the components of React with ref", () => {
+    const code = `import { init } from "@bellwire/web";
+      import { BellwireBell, BellwirePreferences, BellwirePrompt } from "@bellwire/web/react";
+      import type { BellwirePromptElement } from "@bellwire/web/ui";
+      import { createElement, createRef } from "react";
+      const client = init({ app: "shop" });
+      const ref = createRef<BellwirePromptElement>();
+      createElement(BellwirePrompt, { client, ref, layout: "bar", page: "/cart", className: "wide", style: { margin: 0 } });
+      createElement(BellwirePreferences, { client, id: "mine", page: "/account", ref: (element) => void element?.client });
+      createElement(BellwireBell, { client, corner: "top-start", lang: "de" });
+      export const shown: Promise<boolean> | undefined = ref.current?.show();`;
+    const options = { lib: LIBRARIES.page, skipLibCheck: true };
+    const packages = ["react", "@types/react", "csstype"];
+    expect(compile({ "code.ts": code }, options, packages)).toBe("");
+    const wrong = code.replace('corner: "top-start"', "corner: 1").replace('layout: "bar"', 'layout: "popup"');
+    expect(compile({ "code.ts": wrong }, options, packages).match(/error TS\d+/g)).toHaveLength(2);
+  });
+
   it("refuse what the worker's bellwire does not have", () => {
     const wrong = compile(
       { "code.ts": `self.bellwire.onPush(({ payload }) => payload.toUpperCase());\nself.bellwire.subscribe();` },
