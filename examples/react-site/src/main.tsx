@@ -1,46 +1,10 @@
 import { init, type Client } from "@bellwire/web";
-import { BellwireBell, BellwirePrompt, usePush } from "@bellwire/web/react";
+import { BellwireBell, BellwirePreferences, BellwirePrompt, usePush } from "@bellwire/web/react";
 import { StrictMode, useState, type FormEvent } from "react";
 import { createRoot } from "react-dom/client";
 
-const TOPICS = { news: "News", offers: "Offers" };
-
 const post = (path: string, body: object = {}) =>
   fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-
-function Notifications({ push }: { push: ReturnType<typeof usePush> }) {
-  const { status, subscribe, unsubscribe, setTopics } = push;
-  switch (status?.state) {
-    case undefined:
-      return null;
-    case "subscribed": {
-      const toggle = (topic: string, on: boolean) =>
-        setTopics(on ? [...status.topics, topic] : status.topics.filter((other) => other !== topic));
-      return (
-        <>
-          <p id="status">You get what you choose.</p>
-          {Object.entries(TOPICS).map(([topic, name]) => (
-            <label key={topic}>
-              <input id={topic} type="checkbox" checked={status.topics.includes(topic)} onChange={(event) => toggle(topic, event.target.checked)} />
-              {name}
-            </label>
-          ))}
-          <button id="unsubscribe" onClick={unsubscribe}>Stop</button>
-        </>
-      );
-    }
-    case "unsubscribed":
-      return <button id="subscribe" onClick={() => subscribe({ topics: ["news"] })}>Tell me what is new</button>;
-    case "pending":
-      return <p id="status">Almost there: the browser or the server has yet to answer.</p>;
-    case "denied":
-      return <p id="status">Notifications are blocked: allow them in the site settings, beside the address.</p>;
-    case "not-installed":
-      return <p id="status">Add this site to the Home Screen first, and open it from there.</p>;
-    default:
-      return <p id="status">This browser cannot show notifications here.</p>;
-  }
-}
 
 function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null }) {
   const push = usePush(bellwire);
@@ -70,7 +34,6 @@ function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null })
         Demo shop <BellwireBell client={bellwire} />
       </h1>
       <BellwirePrompt client={bellwire} />
-      <Notifications push={push} />
       {user ? (
         <p id="account">
           <button id="code" onClick={sendCode}>Send me a code</button>
@@ -83,6 +46,7 @@ function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null })
           <button id="log-in">Log in</button>
         </form>
       )}
+      <BellwirePreferences client={bellwire} />
       {/* Below what is clicked, lest it move while somebody aims at it. */}
       <p id="problem" role="alert">{problem || push.problem}</p>
     </main>
