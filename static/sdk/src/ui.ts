@@ -28,7 +28,7 @@ interface ElementOfKit extends HTMLElement {
   client: Client | undefined;
 }
 
-/** `<bellwire-prompt layout="card | bar | dialog" page="/cart">`. */
+/** `<bellwire-prompt layout="card | bar | dialog" page="/cart">`. `page` names the page in reports. */
 export interface BellwirePromptElement extends ElementOfKit {
   /** Shows the prompt at once, unless there is nothing to ask. Resolves to whether it is shown. */
   show(): Promise<boolean>;
@@ -61,10 +61,10 @@ interface PreviewedElement extends ElementOfKit {
   preview(settings: UiPreview, client: Client): void;
 }
 
-/** `<bellwire-bell corner="bottom-end">`, or without `corner` in the flow of the page. */
+/** `<bellwire-bell corner="bottom-end">`, or without `corner` in the flow of the page. `page` names the page of its preferences. */
 export interface BellwireBellElement extends PreviewedElement {}
 
-/** `<bellwire-preferences page="/account">`. */
+/** `<bellwire-preferences page="/account">`. `page` names the page in reports. */
 export interface BellwirePreferencesElement extends PreviewedElement {}
 
 declare global {
