@@ -197,7 +197,7 @@ async fn mail_programs_unsubscribe_in_several_parts() {
     assert!(page.html.contains("Unsere Post") && page.html.contains("Nur wichtige"), "{}", page.html);
     // A suspended browser would get messages again after its next visit.
     let id = browsers[0].strip_prefix("sub_").unwrap();
-    let suspend = format!("UPDATE subscriptions SET state = 'suspended' WHERE id = '{id}'");
+    let suspend = format!("UPDATE subscriptions SET state = 'suspended', ended_at = now() WHERE id = '{id}'");
     sqlx::raw_sql(sqlx::AssertSqlSafe(suspend)).execute(&app.pool).await.unwrap();
     let body = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n";
     // Mail providers ask for many users from one address.

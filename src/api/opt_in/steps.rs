@@ -1,5 +1,5 @@
 //! `POST /v1/apps/{app}/prompt/steps`: steps from visitors to subscribers, as pages report them. The report has no id of the
-//! visitor, and nothing is stored in the browser for it.
+//! visitor.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};

@@ -13,7 +13,7 @@ use super::example_program::{Backend, copy, download, run, sh};
 use super::firefox::Firefox;
 use super::push_clients::start_firefox;
 use super::site::Site;
-use super::{DISPLAYED, until, when};
+use super::{DISPLAYED, element, until, when};
 use crate::support::TempDir;
 use crate::support::push_service::PushService;
 use crate::support::repository::root;
@@ -36,7 +36,7 @@ impl Shop {
         let hooks = PushService::start(&[(HOOKS, Gateway::Other)]).await;
         let site = Site::with_hooks(&hooks).await;
         for topic in ["news", "offers"] {
-            site.call(Method::PUT, &format!("/topics/{topic}"), json!({})).await;
+            site.call(Method::PUT, &format!("/topics/{topic}"), json!({"display": {"title": topic}})).await;
         }
         let identity = site.call(Method::POST, "/identity-keys", json!({"name": "backend", "form": "hmac"})).await;
         let wanted = json!({"name": "backend", "url": format!("https://{HOOKS}/webhooks/bellwire"), "events": ["delivery.accepted"]});
@@ -78,31 +78,49 @@ impl Shop {
     }
 }
 
+/// Buttons and boxes of a site: ids, or elements in shadow roots.
+struct Controls {
+    /// Box to tick before subscribing.
+    news: Option<&'static str>,
+    subscribe: &'static str,
+    unsubscribe: &'static str,
+    offers: &'static str,
+}
+
+const PLAIN: Controls = Controls { news: None, subscribe: "subscribe", unsubscribe: "unsubscribe", offers: "offers" };
+/// The elements of the SDK.
+const ELEMENTS: Controls = Controls {
+    news: Some("bellwire-preferences >>> [value=news]"),
+    subscribe: "bellwire-preferences >>> .on",
+    unsubscribe: "bellwire-preferences >>> .off",
+    offers: "bellwire-preferences >>> [value=offers]",
+};
+
 async fn fill_in(firefox: &mut Firefox, name: &str, text: &str) {
     firefox.evaluate(&when(&format!("document.querySelector('[name={name}]')"))).await;
     firefox.evaluate(&format!("void (document.querySelector('[name={name}]').value = {text:?})")).await;
 }
 
 /// Waits until the page shows the server's state and is idle.
-async fn settle(firefox: &mut Firefox) {
-    firefox
-        .evaluate(&when(
-            "document.getElementById('offers')?.checked && document.getElementById('offers').checkVisibility()",
-        ))
-        .await;
+async fn settle(firefox: &mut Firefox, controls: &Controls) {
+    let offers = element(controls.offers);
+    firefox.evaluate(&when(&format!("{offers}?.checked && {offers}.checkVisibility()"))).await;
 }
 
 /// A visitor subscribes, selects topics, logs in and receives a code. The backend receives the events, and no forged ones.
-async fn live_through(shop: &Shop, backend: &mut Backend) {
+async fn live_through(shop: &Shop, backend: &mut Backend, controls: &Controls) {
     let (site, profile) = (&shop.site, TempDir::new());
     let mut firefox = start_firefox(site, &profile.path().join("profile"), &json!({})).await;
     firefox.open(&format!("{}/", backend.origin)).await;
-    firefox.click("subscribe").await;
+    if let Some(news) = controls.news {
+        firefox.click(news).await;
+    }
+    firefox.click(controls.subscribe).await;
     shop.until_subscription(json!({"topics": ["news"], "user_id": null})).await;
-    firefox.evaluate(&when("document.getElementById('unsubscribe')?.checkVisibility()")).await;
-    firefox.click("offers").await;
+    firefox.evaluate(&when(&format!("{}?.checkVisibility()", element(controls.unsubscribe)))).await;
+    firefox.click(controls.offers).await;
     let former = shop.until_subscription(json!({"topics": ["news", "offers"]})).await;
-    settle(&mut firefox).await;
+    settle(&mut firefox, controls).await;
 
     fill_in(&mut firefox, "user", "ann").await;
     fill_in(&mut firefox, "password", "wrong").await;
@@ -112,7 +130,7 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     firefox.click("log-in").await;
     // It is hers at once, and soon afterwards a new one is, whose endpoint is unknown to others.
     shop.until_another_than(&former, json!({"topics": ["news", "offers"], "user_id": "ann"})).await;
-    settle(&mut firefox).await;
+    settle(&mut firefox, controls).await;
 
     firefox.click("code").await;
     until(async || site.get("/messages").await, |all| all["data"][0]["tier"] == "transactional").await;
@@ -165,7 +183,7 @@ async fn plain_site_and_node_backend_make_a_shop() {
     let mut command = Command::new("node");
     command.arg("dist/server.js").current_dir(program.path());
     let mut backend = shop.start(command, "listening on ", pages.path()).await;
-    live_through(&shop, &mut backend).await;
+    live_through(&shop, &mut backend, &PLAIN).await;
     shop.site.app.finish().await;
 }
 
@@ -182,6 +200,6 @@ async fn react_site_and_python_backend_make_a_shop() {
     command.args(["-m", "flask", "--app", "server", "run", "--host", "localhost", "--port", "0"]);
     command.current_dir(program.path()).env("PYTHONPATH", root().join(".deps/python-backend"));
     let mut backend = shop.start(command, "Running on ", &pages.path().join("dist")).await;
-    live_through(&shop, &mut backend).await;
+    live_through(&shop, &mut backend, &ELEMENTS).await;
     shop.site.app.finish().await;
 }

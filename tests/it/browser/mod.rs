@@ -114,10 +114,7 @@ fn when(condition: &str) -> String {
 /// nothing. A page that is still being laid out would have its button elsewhere when the click comes. The element is named by its
 /// id, or as `host >>> selector` within shadow roots.
 fn ready_for_click(id: &str) -> String {
-    let find = match id.contains(SHADOW) {
-        true => in_shadow(id),
-        false => format!("document.getElementById({id:?})"),
-    };
+    let find = element(id);
     format!(
         "new Promise((resolve) => {{
             let last = '';
@@ -133,6 +130,11 @@ fn ready_for_click(id: &str) -> String {
             look();
         }})"
     )
+}
+
+/// Expression for an element by its id, or [within shadow roots](in_shadow).
+fn element(id: &str) -> String {
+    if id.contains(SHADOW) { in_shadow(id) } else { format!("document.getElementById({id:?})") }
 }
 
 const SHADOW: &str = " >>> ";

@@ -79,7 +79,7 @@ async fn nothing_is_shown_after_kills_and_withdrawals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batch_of_a_killed_server_is_removed_after_a_throttle() {
+async fn throttled_batch_of_a_killed_server_is_removed() {
     let app = without_engine().await;
     let subscribers = seed_together(&app, "fcm", 0..300).await;
     let rules = hold_after(&app, 60);
