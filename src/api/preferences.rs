@@ -123,12 +123,12 @@ async fn open(
     let Some(content) = read(state, text) else {
         let client = state.limits.client_of(headers, extensions);
         state.limits.client(client).map_err(|why| failed(None, why))?;
-        return Err(page::invalid());
+        return Err(page::invalid(headers));
     };
     // Mail providers unsubscribe many users from few addresses.
     state.limits.app(content.app).map_err(|why| failed(Some(&content), why))?;
     let app = apps::find(&state.pool, Some(content.app), None).await;
-    let app = app.map_err(|error| failed(Some(&content), error.into()))?.ok_or_else(page::invalid)?;
+    let app = app.map_err(|error| failed(Some(&content), error.into()))?.ok_or_else(|| page::invalid(headers))?;
     Ok((app, content))
 }
 
@@ -171,7 +171,7 @@ async fn download(
 ) -> Result<Response, Response> {
     let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
     if !content.data {
-        return Err(page::invalid());
+        return Err(page::invalid(request.headers()));
     }
     let headers = request.headers().clone();
     let failed = |why: Problem| page::failed(why, content.locale.as_deref(), &headers);

@@ -12,23 +12,41 @@ use crate::api::http::problem::Problem;
 
 type Texts = BTreeMap<String, String>;
 
-/// Languages with the text of the button that saves, which the opt-in kit does not have, and the texts of the kit. English is the first.
-static LANGUAGES: LazyLock<[(&str, &str, Texts); 12]> = LazyLock::new(|| {
-    [
-        ("en", "Save", include_str!("../../../static/sdk/src/ui/texts/en.json")),
-        ("ar", "حفظ", include_str!("../../../static/sdk/src/ui/texts/ar.json")),
-        ("de", "Speichern", include_str!("../../../static/sdk/src/ui/texts/de.json")),
-        ("es", "Guardar", include_str!("../../../static/sdk/src/ui/texts/es.json")),
-        ("fr", "Enregistrer", include_str!("../../../static/sdk/src/ui/texts/fr.json")),
-        ("it", "Salva", include_str!("../../../static/sdk/src/ui/texts/it.json")),
-        ("ja", "保存", include_str!("../../../static/sdk/src/ui/texts/ja.json")),
-        ("nl", "Opslaan", include_str!("../../../static/sdk/src/ui/texts/nl.json")),
-        ("pl", "Zapisz", include_str!("../../../static/sdk/src/ui/texts/pl.json")),
-        ("pt", "Guardar", include_str!("../../../static/sdk/src/ui/texts/pt.json")),
-        ("tr", "Kaydet", include_str!("../../../static/sdk/src/ui/texts/tr.json")),
-        ("zh", "保存", include_str!("../../../static/sdk/src/ui/texts/zh.json")),
-    ]
-    .map(|(language, save, texts)| (language, save, serde_json::from_str(texts).expect("an object of strings")))
+/// Texts of a language that the opt-in kit does not have.
+struct OwnTexts {
+    language: &'static str,
+    /// Button that stores the choices.
+    save: &'static str,
+    /// Why nothing is shown.
+    invalid: &'static str,
+}
+
+macro_rules! languages {
+    ($($language:literal $save:literal $invalid:literal)+) => {
+        [$((
+            OwnTexts { language: $language, save: $save, invalid: $invalid },
+            include_str!(concat!("../../../static/sdk/src/ui/texts/", $language, ".json")),
+        )),+]
+    };
+}
+
+/// Languages with all texts. English is the first.
+static LANGUAGES: LazyLock<[(OwnTexts, Texts); 12]> = LazyLock::new(|| {
+    let languages = languages! {
+        "en" "Save" "This link has expired or is incomplete. Ask the sender for a new one."
+        "ar" "حفظ" "انتهت صلاحية هذا الرابط أو أنه غير مكتمل. اطلب رابطًا جديدًا من المرسل."
+        "de" "Speichern" "Dieser Link ist abgelaufen oder unvollständig. Bitten Sie den Absender um einen neuen."
+        "es" "Guardar" "Este enlace ha caducado o está incompleto. Pida uno nuevo al remitente."
+        "fr" "Enregistrer" "Ce lien a expiré ou est incomplet. Demandez-en un nouveau à l’expéditeur."
+        "it" "Salva" "Questo link è scaduto o incompleto. Chiedine uno nuovo al mittente."
+        "ja" "保存" "このリンクは期限切れか不完全です。送信者に新しいリンクを依頼してください。"
+        "nl" "Opslaan" "Deze link is verlopen of onvolledig. Vraag de afzender om een nieuwe."
+        "pl" "Zapisz" "Ten link wygasł lub jest niekompletny. Poproś nadawcę o nowy."
+        "pt" "Guardar" "Este link expirou ou está incompleto. Peça um novo ao remetente."
+        "tr" "Kaydet" "Bu bağlantının süresi dolmuş ya da bağlantı eksik. Göndericiden yenisini isteyin."
+        "zh" "保存" "此链接已过期或不完整。请向发送者索取新链接。"
+    };
+    languages.map(|(own, texts)| (own, serde_json::from_str(texts).expect("an object of strings")))
 });
 
 const POLICY: &str =
@@ -36,10 +54,9 @@ const POLICY: &str =
 
 /// Texts of one language.
 pub(super) struct PageTexts {
-    language: &'static str,
+    of: &'static OwnTexts,
     /// Language tag as it was asked for, such as `pt-BR`.
     tag: String,
-    save: &'static str,
     texts: &'static Texts,
     /// Texts of the app, which come first.
     own: Texts,
@@ -52,16 +69,15 @@ impl PageTexts {
         let wanted = locale.into_iter().chain(accepted.split(',').map(|item| item.split(';').next().unwrap_or(item)));
         let find = |tag: &str| {
             let language = tag.trim().split('-').next().unwrap_or_default().to_ascii_lowercase();
-            Some((tag.trim().to_owned(), LANGUAGES.iter().find(|(known, ..)| *known == language)?))
+            Some((tag.trim().to_owned(), LANGUAGES.iter().find(|(known, _)| known.language == language)?))
         };
-        let (tag, (language, save, texts)) =
-            wanted.into_iter().find_map(find).unwrap_or_else(|| ("en".to_owned(), &LANGUAGES[0]));
-        Self { language, tag, save, texts, own: Texts::new() }
+        let (tag, (of, texts)) = wanted.into_iter().find_map(find).unwrap_or_else(|| ("en".to_owned(), &LANGUAGES[0]));
+        Self { of, tag, texts, own: Texts::new() }
     }
 
     /// Adds the texts of the app's prompt in this language, or in its base language.
     pub(super) fn with(mut self, mut texts: BTreeMap<String, Texts>) -> Self {
-        self.own = texts.remove(&self.tag).or_else(|| texts.remove(self.language)).unwrap_or_default();
+        self.own = texts.remove(&self.tag).or_else(|| texts.remove(self.of.language)).unwrap_or_default();
         self
     }
 
@@ -84,14 +100,14 @@ pub(super) fn preferences(app: &str, t: &PageTexts, choice: &Choice, data: Optio
                 @if !choice.offered.is_empty() { (topics(t, choice)) }
                 (frequency(t, choice))
                 p.actions {
-                    button.main { (t.save) }
+                    button.main { (t.of.save) }
                     button name="unsubscribe" value="1" { (t.text("turn_off")) }
                 }
             }
         }
         @if let Some(link) = data { p { a href={ (link) "/data" } download="data.json" { (t.text("data")) ": " (t.text("data_download")) } } }
     };
-    page(StatusCode::OK, t.language, t.text("preferences"), &body)
+    page(StatusCode::OK, t.of.language, t.text("preferences"), &body)
 }
 
 fn topics(t: &PageTexts, choice: &Choice) -> Markup {
@@ -99,7 +115,7 @@ fn topics(t: &PageTexts, choice: &Choice) -> Markup {
         fieldset {
             legend { (t.text("topics")) }
             @for topic in &choice.offered {
-                @let (title, description) = topic.texts_in(&t.tag, t.language);
+                @let (title, description) = topic.texts_in(&t.tag, t.of.language);
                 @let is_joined = choice.joined.contains(topic.name());
                 @if is_joined { input type="hidden" name="topic_before" value=(topic.name()); }
                 label {
@@ -138,16 +154,17 @@ pub(super) fn failed(problem: Problem, locale: Option<&str>, headers: &HeaderMap
         p role="status" { (t.text("failed")) }
     };
     let status = problem.into_response().status();
-    page(status, t.language, t.text("preferences"), &body)
+    page(status, t.of.language, t.text("preferences"), &body)
 }
 
 /// Page for a link that is invalid or has expired.
-pub(super) fn invalid() -> Response {
+pub(super) fn invalid(headers: &HeaderMap) -> Response {
+    let t = PageTexts::select(None, headers);
     let body = html! {
-        h1 { "This link does not work" }
-        p { "It has expired, or is not complete. Ask the sender for a new one." }
+        h1 { (t.text("preferences")) }
+        p role="status" { (t.of.invalid) }
     };
-    page(StatusCode::NOT_FOUND, "en", "This link does not work", &body)
+    page(StatusCode::NOT_FOUND, t.of.language, t.text("preferences"), &body)
 }
 
 fn page(status: StatusCode, language: &str, title: &str, body: &Markup) -> Response {

@@ -38,6 +38,21 @@ const SITES: [(&str, &str, &str, u32); 7] = [
     ("bootstrap", "lang=en", "<link rel=stylesheet href=/bootstrap.css>", 1000),
 ];
 const LAYOUTS: [&str; 3] = ["card", "bar", "dialog"];
+/// What iPhones, iPads and browsers in apps see in place of the question.
+const GUIDES: [&str; 4] = ["install_share", "install_more", "install_update", "in_app"];
+
+/// Shows a guide in the place of the prompt.
+fn guided(guide: &str) -> String {
+    let title = in_shadow("bellwire-prompt >>> .title");
+    format!(
+        "(async () => {{
+            const host = document.querySelector('bellwire-prompt');
+            await host.preview({{}}, {guide:?});
+            await Promise.all(host.shadowRoot.getAnimations().map((it) => it.finished));
+            return {title}.textContent;
+        }})()"
+    )
+}
 
 /// Code of each page, which keeps what its policy refuses.
 const CODE: &str = r#"window.violations = [];
@@ -116,6 +131,12 @@ async fn in_chromium_elements_fit_every_site() {
             chromium.call("Runtime.evaluate", json!({"expression": axe})).await;
             assert_eq!(chromium.evaluate(&objections()).await, json!([]), "{view}");
             chromium.keep_picture(&format!("opt-in-{view}-chromium"), width, 720).await;
+        }
+        for guide in GUIDES {
+            assert_ne!(chromium.evaluate(&guided(guide)).await, "Shall we tell you when it ships?");
+            assert_eq!(chromium.evaluate(FAULTS).await, json!([]), "{site}, {guide}");
+            assert_eq!(chromium.evaluate(&objections()).await, json!([]), "{site}, {guide}");
+            chromium.keep_picture(&format!("opt-in-{site}-{guide}-chromium"), width, 720).await;
         }
     }
     assert_eq!(chromium.complaints(), Vec::<String>::new());
@@ -208,6 +229,11 @@ async fn in_firefox_elements_fit_and_subscribe() {
                 assert_eq!(firefox.evaluate(&objections()).await, json!([]), "{view}");
             }
             firefox.keep_picture(&format!("opt-in-{view}-firefox"), width, 720).await;
+        }
+        for guide in GUIDES {
+            assert_ne!(firefox.evaluate(&guided(guide)).await, "Shall we tell you when it ships?");
+            assert_eq!(firefox.evaluate(FAULTS).await, json!([]), "{site}, {guide}");
+            firefox.keep_picture(&format!("opt-in-{site}-{guide}-firefox"), width, 720).await;
         }
     }
     firefox.resize(None).await;
