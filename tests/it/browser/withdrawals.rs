@@ -10,6 +10,7 @@ use super::shop::Shop;
 use super::site::{Scheme, Site};
 use super::{DISPLAYED, until};
 use crate::support::TempDir;
+use crate::support::app::DAY;
 
 const WORKER: &str = r#"importScripts("{server}/sdk/service-worker.js");"#;
 /// Shows what pushes propose, and knows nothing of Bellwire.
@@ -75,14 +76,16 @@ async fn firefox_closes_and_prevents_withdrawn_messages() {
     until_reported(site, &second, "removed").await;
     titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
 
-    // Closed while the message and its withdrawal are sent: with a collapse key, only the withdrawal is left.
+    // Offline for days while the message and its withdrawal are sent: with a collapse key, only the withdrawal is left.
     firefox.quit().await;
-    let keyed = site.send_message(price(json!({"collapse_key": "price"}))).await;
-    let plain = site.send_message(price(json!({}))).await;
+    let week = 7 * 86_400;
+    let keyed = site.send_message(price(json!({"collapse_key": "price", "ttl": week}))).await;
+    let plain = site.send_message(price(json!({"ttl": week}))).await;
     for message in [&keyed, &plain] {
         site.until_counts(message, json!({"accepted": 1})).await;
         withdraw(site, message).await;
     }
+    site.app.advance(3 * DAY).await;
     let mut firefox = start_firefox(site, &profile, &json!({})).await;
     until_reported(site, &keyed, "prevented").await;
     until_reported(site, &plain, "removed").await;
@@ -201,6 +204,24 @@ async fn click_in_firefox_clears_chromium() {
     until(read, |withdrawal| withdrawal["removed"] == 2).await;
     titles(async || chromium.evaluate(DISPLAYED).await, &[]).await;
     titles(async || firefox.evaluate(DISPLAYED).await, &[]).await;
+    firefox.quit().await;
+    shop.server.app.finish().await;
+}
+
+#[tokio::test]
+async fn old_worker_in_firefox_shows_the_notice() {
+    let (shop, dir) = (Shop::open(Scheme::Http).await, TempDir::new());
+    let site = &shop.server;
+    site.call(Method::PUT, "/withdrawal-notice", json!({"title": "Shop", "body": "This offer has ended."})).await;
+    shop.put_page("{}");
+    shop.put("/service-worker.js", OTHER_WORKER);
+    let mut firefox = start_firefox(site, &dir.path().join("profile"), &json!({})).await;
+    subscribed(&shop, &mut firefox).await;
+    let id = site.send_message(price(json!({}))).await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &["Shoes"]).await;
+    withdraw(site, &id).await;
+    site.app.run_until_idle().await;
+    titles(async || firefox.evaluate(DISPLAYED).await, &["Shop"]).await;
     firefox.quit().await;
     shop.server.app.finish().await;
 }

@@ -125,3 +125,31 @@ async fn server_alerts_reach_webhooks_of_operators_only() {
     app.operate(Method::PATCH, &at(&webhook, ""), moved).await.ok(200);
     stage.app.finish().await;
 }
+
+#[tokio::test]
+async fn withdrawals_in_browsers_are_told() {
+    let stage = Stage::set().await;
+    let app = &stage.app;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    stage.webhook(URL, &["delivery.withdrawn"], json!({})).await;
+    let id = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    app.call(Method::POST, &format!("/v1/apps/shop/messages/{id}/withdraw"), Value::Null).await.ok(200);
+    app.run_until_idle().await;
+    let removal = app.message(&id).await["counts"]["withdrawal"]["removal"].as_str().expect("a removal").to_owned();
+    let received = app.simulator.received(&subscriber.endpoint).unwrap();
+    let push: Value = serde_json::from_slice(received[1].plaintext.as_deref().unwrap()).unwrap();
+    let receipt = &push["notification"]["data"]["bellwire"]["receipt"];
+    let report = json!({"receipt": receipt, "kind": "removed"});
+    app.call(Method::POST, "/v1/apps/shop/receipts", report).await.ok(204);
+    stage.tell().await;
+    let events = events(&stage.receiver.pushed().remove(0));
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (&events[0]["type"], &events[0]["data"]["subscription"]),
+        (&json!("delivery.withdrawn"), &json!(subscriber.id))
+    );
+    assert_eq!((&events[0]["data"]["message"], &events[0]["data"]["withdraws"]), (&json!(removal), &json!(id)));
+    assert_eq!(events[0]["data"]["result"], "removed", "{events:?}");
+    stage.app.finish().await;
+}

@@ -47,11 +47,9 @@ pub async fn from_user(
         let mut tx = begin_by_index(pool).await?;
         let browsers = browsers(&mut tx, of.app, of.user).await?;
         let cleared = clear(&mut tx, vault, message, browsers, of.sent_by, now).await?;
-        if cleared != Cleared::Sending {
-            entry.record(&mut tx, 1, now).await?;
-            tx.commit().await?;
-        }
-        Ok(cleared)
+        // What waited for these browsers stays cancelled, even if a push is on its way.
+        entry.record(&mut tx, 1, now).await?;
+        tx.commit().await.map(|()| cleared)
     })
     .await
 }
@@ -83,7 +81,7 @@ async fn browsers(conn: &mut PgConnection, app: AppId, user: &str) -> sqlx::Resu
     )
 }
 
-/// Removes a message from some browsers, in the caller's transaction. Roll back if the result is [`Cleared::Sending`].
+/// Removes a message from some browsers, in the caller's transaction.
 async fn clear(
     conn: &mut PgConnection, vault: &Vault, id: MessageId, browsers: Vec<SubscriptionId>, sent_by: Option<Uuid>,
     now: Timestamp,
