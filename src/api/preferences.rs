@@ -35,7 +35,7 @@ use bellwire_core::scope::Scope;
 use bellwire_store::keys::apps::{self, App};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_vault::PREFERENCES_LINK;
-use form::{Choice, Saved};
+use form::{Choice, Saved, is_one_click};
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(make))
@@ -115,18 +115,19 @@ pub(crate) async fn make(
 
 /// Opens a link. The error is the page to show instead.
 async fn open(
-    state: &ApiState, text: &str, (headers, extensions): (&HeaderMap, &Extensions),
+    state: &ApiState, text: &str, (headers, extensions): (&HeaderMap, &Extensions), is_one_click: bool,
 ) -> Result<(App, LinkContent), Response> {
     let failed = |content: Option<&LinkContent>, why: Problem| {
         page::failed(why, content.and_then(|content| content.locale.as_deref()), headers)
     };
-    let Some(content) = read(state, text) else {
-        let client = state.limits.client_of(headers, extensions);
-        state.limits.client(client).map_err(|why| failed(None, why))?;
-        return Err(page::invalid(headers));
-    };
+    let content = read(state, text);
     // Mail providers unsubscribe many users from few addresses.
-    state.limits.app(content.app).map_err(|why| failed(Some(&content), why))?;
+    let is_limited = match &content {
+        Some(content) if is_one_click => state.limits.app(content.app),
+        _ => state.limits.client(state.limits.client_of(headers, extensions)).map(drop),
+    };
+    is_limited.map_err(|why| failed(content.as_ref(), why))?;
+    let content = content.ok_or_else(|| page::invalid(headers))?;
     let app = apps::find(&state.pool, Some(content.app), None).await;
     let app = app.map_err(|error| failed(Some(&content), error.into()))?.ok_or_else(|| page::invalid(headers))?;
     Ok((app, content))
@@ -142,7 +143,7 @@ fn read(state: &ApiState, text: &str) -> Option<LinkContent> {
 async fn show(
     State(state): State<ApiState>, Path(link): Path<String>, RawQuery(query): RawQuery, request: Request,
 ) -> Result<Response, Response> {
-    let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    let (app, content) = open(&state, &link, (request.headers(), request.extensions()), false).await?;
     let (locale, headers) = (content.locale.as_deref(), request.headers().clone());
     let failed = |why: Problem| page::failed(why, locale, &headers);
     let choice = Choice::read(&state, &content).await.map_err(failed)?;
@@ -154,9 +155,9 @@ async fn show(
 
 /// Stores the form, and shows the page again.
 async fn save(State(state): State<ApiState>, Path(link): Path<String>, request: Request) -> Result<Response, Response> {
-    let (_, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
-    let headers = request.headers().clone();
+    let (headers, extensions) = (request.headers().clone(), request.extensions().clone());
     let body = Bytes::from_request(request, &state).await.map_err(IntoResponse::into_response)?;
+    let (_, content) = open(&state, &link, (&headers, &extensions), is_one_click(&body)).await?;
     let failed = |why: Problem| page::failed(why, content.locale.as_deref(), &headers);
     match Choice::change(&state, &content, &body).await.map_err(failed)? {
         // Relative, so that a proxy may serve the page below another path.
@@ -169,7 +170,7 @@ async fn save(State(state): State<ApiState>, Path(link): Path<String>, request: 
 async fn download(
     State(state): State<ApiState>, Path(link): Path<String>, mut request: Request,
 ) -> Result<Response, Response> {
-    let (app, content) = open(&state, &link, (request.headers(), request.extensions())).await?;
+    let (app, content) = open(&state, &link, (request.headers(), request.extensions()), false).await?;
     if !content.data {
         return Err(page::invalid(request.headers()));
     }

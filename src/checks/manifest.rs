@@ -17,7 +17,7 @@ const EXAMPLE: &str = r#"{"id": "/", "name": "NAME", "start_url": "/", "display"
 
 /// Checks the manifest that a page links. Redirects are followed.
 pub(crate) async fn look(page: &Url) -> CheckResult {
-    let client = match OutboundClient::new(None, None, PlainHttp::like(page), LIMITS) {
+    let client = match OutboundClient::new(None, None, PlainHttp::Anywhere, LIMITS) {
         Ok(client) => client,
         Err(error) => return CheckResult::unknown(CHECK, error),
     };
@@ -25,7 +25,7 @@ pub(crate) async fn look(page: &Url) -> CheckResult {
         Ok(faults) if faults.is_empty() => CheckResult::ok(CHECK, format!("{page}: iPhones and iPads can add it")),
         Ok(faults) => warning(page, "iPhones and iPads cannot use the manifest").advise(faults.join(" ")).by(EXAMPLE),
         Err(reason) => warning(page, &reason)
-            .advise("Link a manifest from every page, and serve it without a login.")
+            .advise("Serve the page and its manifest without a login, and link the manifest from every page.")
             .by("<link rel=\"manifest\" href=\"/manifest.webmanifest\">"),
     }
 }
@@ -42,7 +42,7 @@ async fn examine(client: &OutboundClient, page: &Url) -> Result<Vec<String>, Str
     let at = page.join(&href).map_err(|error| format!("the link of its manifest is not a URL: {error}"))?;
     let (at, json) = read(client, at).await?;
     let manifest: Map<String, Value> =
-        serde_json::from_slice(&json).map_err(|error| format!("{at} is no JSON object: {error}"))?;
+        serde_json::from_slice(&json).map_err(|error| format!("{at} is not a JSON object: {error}"))?;
     Ok(faults(&manifest, &page, &at, links.has_touch_icon))
 }
 
@@ -55,7 +55,7 @@ async fn read(client: &OutboundClient, mut url: Url) -> Result<(Url, Vec<u8>), S
         match (response.status(), location) {
             (StatusCode::OK, _) => return Ok((url, response.into_body().to_vec())),
             (status, Some(location)) if status.is_redirection() => {
-                url = url.join(location).map_err(|error| format!("{url} redirects to no URL: {error}"))?;
+                url = url.join(location).map_err(|error| format!("the redirect of {url} is not a URL: {error}"))?;
             }
             (status, _) => return Err(format!("{url} answers {status}")),
         }

@@ -234,7 +234,9 @@ pub(crate) async fn doctor(config: &Config, offline: bool, sites: &[Url]) -> Vec
 
 /// Parses the address of a page.
 pub(crate) fn site(text: &str) -> Result<Url, String> {
-    let is_page = |url: &Url| matches!(url.scheme(), "http" | "https");
+    // Its address is printed, also with `--json`.
+    let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
+    let is_page = |url: &Url| matches!(url.scheme(), "http" | "https") && is_open(url);
     Url::parse(text).ok().filter(is_page).ok_or_else(|| "must be a page, such as https://shop.example/".to_owned())
 }
 

@@ -268,7 +268,7 @@ async fn doctor_checks_manifests_of_sites() {
         ("/tab", "warning", "Set \"display\""),
         ("/bare", "warning", "links no manifest"),
         ("/lost", "warning", "/nowhere answers 404"),
-        ("/text", "warning", "/bare is no JSON object"),
+        ("/text", "warning", "/bare is not a JSON object"),
         ("/loop", "warning", "more than 5 redirects"),
     ] {
         let answer = run(bellwire(dir.path()).args(["doctor", "--json", "--site", &format!("{origin}{path}")])).await;
@@ -278,7 +278,11 @@ async fn doctor_checks_manifests_of_sites() {
         let text = ["detail", "advice"].map(|member| found[member].as_str().unwrap_or_default()).concat();
         assert!(text.contains(named), "{found}");
     }
-    for (wrong, named) in [("shop", "must be a page"), ("ftp://shop.example/", "must be a page")] {
+    for (wrong, named) in [
+        ("shop", "must be a page"),
+        ("ftp://shop.example/", "must be a page"),
+        ("https://ann:pw@shop.example/", "must be a page"),
+    ] {
         let refused = run(bellwire(dir.path()).args(["doctor", "--site", wrong])).await;
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains(named), "{refused:?}");

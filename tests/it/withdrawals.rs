@@ -240,6 +240,33 @@ async fn dead_letters_of_a_withdrawn_message_are_discarded() {
 }
 
 #[tokio::test]
+async fn replays_of_replays_are_withdrawn() {
+    for path in ["messages/by-key/sale/withdraw", "users/ann/withdraw"] {
+        let app = TestApp::start().await;
+        let subscriber = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+        let rule = app.simulator.add_rule(Rule::always(RuleAction::BadRequest)).unwrap();
+        app.send(json!({"all": true}), json!({"key": "sale"})).await;
+        app.run_until_idle().await;
+        for is_last in [false, true] {
+            assert!(!is_last || app.simulator.remove_rule(rule));
+            let filter = json!({"filter": {"subscription": subscriber.id}});
+            app.call(Method::POST, "/v1/apps/shop/dead-letters/replay", filter).await.ok(200);
+            app.run_until_idle().await;
+        }
+        assert_eq!(pushes(&app, &subscriber).len(), 1, "the second replay arrived");
+        let body = if path.starts_with("users") { json!({"key": "sale"}) } else { Value::Null };
+        app.call(Method::POST, &format!("/v1/apps/shop/{path}"), body).await.ok(200);
+        for _ in 0..3 {
+            app.sweep().await;
+            app.run_until_idle().await;
+        }
+        let pushes = pushes(&app, &subscriber);
+        assert!(pushes.len() > 1 && shows_nothing(&pushes), "{path}: {} pushes", pushes.len());
+        app.finish().await;
+    }
+}
+
+#[tokio::test]
 async fn reports_of_browsers_are_counted() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..4).await;

@@ -24,7 +24,7 @@ pub(crate) async fn public(State(state): State<ApiState>, request: Request, next
     enter(state, request, next, false).await
 }
 
-/// The same with the rate limits of [`reports`]: counts of a page must not keep its visitors from subscribing.
+/// Layer of routes for counts, with the rate limits of [`reports`]: a page must not keep its visitors from subscribing.
 pub(crate) async fn counted(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     enter(state, request, next, true).await
 }

@@ -69,8 +69,8 @@ pub(crate) struct OptInReport {
     /// Path of the page, without query and fragment: 1 to 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     page: String,
-    /// The new subscription, with the step `granted`, which counts once for it. Whether it is still there is counted after 7 and 30
-    /// days.
+    /// The new subscription, with the step `granted`, which counts once in 30 days for it. Whether it is still there is counted after 7
+    /// and 30 days.
     subscription: Option<SubscriptionId>,
 }
 

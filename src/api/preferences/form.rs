@@ -41,7 +41,7 @@ struct Submitted {
     unsubscribes: bool,
 }
 
-/// What a form did.
+/// Result of a form.
 pub(super) enum Saved {
     Choices,
     /// A mail program unsubscribed the user, and shows no page.
@@ -49,7 +49,7 @@ pub(super) enum Saved {
 }
 
 /// Whether this is a request for one-click unsubscription of a mail program, as a form or in several parts (RFC 8058 section 3.2).
-fn is_one_click(body: &[u8]) -> bool {
+pub(super) fn is_one_click(body: &[u8]) -> bool {
     const NAME: &[u8] = b"List-Unsubscribe";
     let in_parts = || body.starts_with(b"--") && body.windows(NAME.len()).any(|part| part == NAME);
     body.starts_with(b"List-Unsubscribe=") || in_parts()

@@ -17,7 +17,7 @@ struct OwnTexts {
     language: &'static str,
     /// Button that stores the choices.
     save: &'static str,
-    /// Why nothing is shown.
+    /// Text for an invalid link.
     invalid: &'static str,
 }
 

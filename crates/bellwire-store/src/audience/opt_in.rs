@@ -14,7 +14,8 @@ use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::opt_in::{BrowserFamily, OptInStep};
 use bellwire_vault::Vault;
 
-/// Maximum pages of an app that are counted by themselves on a day. Further ones are counted together, as a stranger may invent pages.
+/// Maximum pages of an app that are counted by themselves on a day, and as many again that were counted the day before. Further ones
+/// are counted together, as a stranger may invent pages.
 const PAGES_MAX: i64 = 200;
 const CHUNK: i64 = 500;
 /// Time for which counts are kept.
@@ -58,8 +59,10 @@ pub async fn record(
         r#"INSERT INTO opt_in_counts AS c (app, day, page, layout, variant, browser,
              shown, guided, accepted, later, no, asked, granted, denied, dismissed)
            SELECT $1, $2, CASE
-               WHEN EXISTS (SELECT FROM opt_in_counts WHERE app = $1 AND day BETWEEN $2::date - 1 AND $2 AND page = $3) THEN $3
-               WHEN (SELECT count(DISTINCT page) FROM opt_in_counts WHERE app = $1 AND day = $2) < $8 THEN $3 ELSE '' END,
+               WHEN EXISTS (SELECT FROM opt_in_counts WHERE app = $1 AND day = $2 AND page = $3) THEN $3
+               WHEN (SELECT count(DISTINCT page) FROM opt_in_counts WHERE app = $1 AND day = $2)
+                 < $8::bigint * CASE WHEN EXISTS (SELECT FROM opt_in_counts WHERE app = $1 AND day = $2::date - 1 AND page = $3)
+                          THEN 2 ELSE 1 END THEN $3 ELSE '' END,
              $4, $5, $6, ($7::bigint[])[1], ($7::bigint[])[2], ($7::bigint[])[3], ($7::bigint[])[4], ($7::bigint[])[5],
              ($7::bigint[])[6], ($7::bigint[])[7], ($7::bigint[])[8], ($7::bigint[])[9]
            ON CONFLICT (app, day, page, layout, variant, browser) DO UPDATE SET shown = c.shown + excluded.shown,
@@ -82,13 +85,22 @@ pub async fn record(
 
 /// Locks a subscription. Returns whether its `granted` was counted; `None`: it does not exist.
 async fn is_counted(conn: &mut PgConnection, app: AppId, id: SubscriptionId) -> sqlx::Result<Option<bool>> {
-    fetch_optional!(
+    let found = rows_affected!(
+        &mut *conn,
+        "SELECT FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3 FOR NO KEY UPDATE",
+        (id.shard(), id.0, app.0)
+    )?;
+    if found == 0 {
+        return Ok(None);
+    }
+    // A statement of its own: one that waited for the lock would not see what was counted meanwhile.
+    let is_counted: bool = fetch_one!(
         conn,
         scalar,
-        r#"SELECT EXISTS (SELECT FROM opt_in_subscribers WHERE subscription = $2) AS "is!" FROM subscriptions
-           WHERE shard = $1 AND id = $2 AND app = $3 FOR NO KEY UPDATE"#,
-        (id.shard(), id.0, app.0)
-    )
+        r#"SELECT EXISTS (SELECT FROM opt_in_subscribers WHERE subscription = $1) AS "is!""#,
+        (id.0)
+    )?;
+    Ok(Some(is_counted))
 }
 
 /// Numbers of checked subscribers, and of those who were still there, by the name of the check.

@@ -92,8 +92,12 @@ async fn clear(
     }
     let Some(row) = load(conn, id, sent_by).await? else { return Ok(Cleared::Done(None)) };
     let mut same = updates::of(conn, id).await?;
-    same.extend(replays(conn, id, &browsers).await?);
     same.push(id);
+    let mut looked_at = 0;
+    while let Some(message) = same.get(looked_at).copied() {
+        same.extend(replays(conn, message, &browsers).await?);
+        looked_at += 1;
+    }
     for message in &same {
         let lost = maybe_sent(conn, *message, &browsers).await?;
         for browser in &browsers {

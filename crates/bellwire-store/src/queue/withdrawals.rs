@@ -57,8 +57,12 @@ pub(crate) async fn request_within(
          SELECT id, app, $3, $4 FROM messages WHERE id = $1 AND app = $2 AND withdraws IS NULL ON CONFLICT DO NOTHING",
         (id.0, app.0, now, sent_by)
     )?;
-    for replay in record_replays(conn, id).await? {
-        steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
+    let mut replayed = vec![id];
+    while let Some(of) = replayed.pop() {
+        for replay in record_replays(conn, of).await? {
+            steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
+            replayed.push(replay);
+        }
     }
     Ok(match steered {
         Steered::Unknown => Withdrawn::Unknown,
