@@ -25,6 +25,7 @@ use bellwire_core::fact::StatusClass;
 use bellwire_core::hook::DeliveryState;
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
+use bellwire_core::opt_in::OptInStep;
 use bellwire_rules::policy::reliability::{self, LaneSums, MetricReading, Sli};
 pub use labels::Labels;
 use labels::{
@@ -109,7 +110,7 @@ metrics! {
         token_faults("retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
     pub throttled: Counter = plain("throttled", "Deliveries that had to wait for their subscription's throttle");
     opt_in_steps: Family<StepLabel, Counter> =
-        plain("opt_in_steps", "Steps from visitors to subscribers, and whether those are still there after 7 and 30 days");
+        opt_in_steps("opt_in_steps", "Steps from visitors to subscribers, and whether those are still there after 7 and 30 days");
     pub messages_accepted: Counter = plain("messages_accepted", "Messages that the API took");
     pub batches_taken: Counter = plain("batches_taken", "Batches taken off cursors");
     pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
@@ -321,6 +322,12 @@ fn by_tier(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Tier:
 fn token_faults(registry: &mut Registry, name: &str, help: &str) -> [Counter; TokenFault::ALL.len()] {
     let family: Family<_, Counter> = plain(registry, name, help);
     TokenFault::ALL.map(|fault| family.of(FaultLabel { fault: fault.name() }))
+}
+
+fn opt_in_steps(registry: &mut Registry, name: &str, help: &str) -> Family<StepLabel, Counter> {
+    let family: Family<_, Counter> = plain(registry, name, help);
+    OptInStep::ALL.iter().for_each(|step| drop(family.of(StepLabel { step: step.name() })));
+    family
 }
 
 fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter; DeliveryState::ALL.len()] {
