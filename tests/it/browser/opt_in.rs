@@ -38,7 +38,7 @@ const SITES: [(&str, &str, &str, u32); 7] = [
     ("bootstrap", "lang=en", "<link rel=stylesheet href=/bootstrap.css>", 1000),
 ];
 const LAYOUTS: [&str; 3] = ["card", "bar", "dialog"];
-/// What iPhones, iPads and browsers in apps see in place of the question.
+/// Guides for iPhones, iPads and browsers in apps, in place of the question.
 const GUIDES: [&str; 4] = ["install_share", "install_more", "install_update", "in_app"];
 
 /// Shows a guide in the place of the prompt.
