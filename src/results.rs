@@ -14,7 +14,6 @@ use bellwire_rules::campaign::plan::Plan;
 use bellwire_store::measurement::conversions::{self, Attributed};
 use bellwire_store::measurement::figures::{self, GroupFigures, MeasuredGroup};
 use bellwire_store::measurement::periods::Measurement;
-use bellwire_store::transactions::begin;
 
 /// Kinds of conversions in a result. Those with the most people are shown.
 const KINDS_MAX: usize = 20;
@@ -149,15 +148,15 @@ pub(crate) async fn read(pool: &PgPool, plan: &Plan, of: &Measurement, now: Time
     if let Some(result) = of.result.clone().and_then(|stored| serde_json::from_value(stored).ok()) {
         return Ok(result);
     }
-    let mut tx = begin(pool).await?;
-    let groups = figures::groups(&mut tx, of.id).await?;
-    let counted = match groups.is_empty() {
-        true => Vec::new(),
-        false => figures::of_groups(&mut tx, of).await?,
-    };
-    drop(tx);
     let span = (of.began_at, of.closes_at);
-    let attributed = conversions::attributed(pool, of.campaign, span).await?;
+    let compared = async {
+        let mut conn = pool.acquire().await?;
+        let groups = figures::groups(&mut conn, of.id).await?;
+        let counted = if groups.is_empty() { Vec::new() } else { figures::of_groups(&mut conn, of).await? };
+        Ok((groups, counted))
+    };
+    // At the same time: both read all conversions.
+    let ((groups, counted), attributed) = tokio::try_join!(compared, conversions::attributed(pool, of.campaign, span))?;
     let accepted = figures::accepted(pool, of.campaign, of.began_at).await?;
     let unsubscribed = figures::unsubscribed(pool, of.app, span).await?;
     let elapsed = elapsed(of.began_at, of.closes_at, now);

@@ -100,7 +100,7 @@ pub(crate) async fn report(
 ) -> Result<axum::Json<UserEventsResponse>, Problem> {
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
     let Draft(batch, mut faults, _) = Draft::<ConversionBatch>::from_request(request, &state).await?;
-    let (app, now, n) = (server.app.id, state.clock.now(), batch.conversions.len());
+    let (app, now) = (server.app.id, state.clock.now());
     let (mut events, mut values) = (Vec::new(), Vec::new());
     for (place, conversion) in batch.conversions.into_iter().enumerate() {
         let pointer = format!("/conversions/{place}");
@@ -108,16 +108,15 @@ pub(crate) async fn report(
         let ConversionInput { id, name, user_id, subscription, at, properties, .. } = conversion;
         events.push(UserEvent { id, name, user_id, subscription, at, properties });
     }
-    let new = accepted(&state, app, "/conversions", events, faults).await?;
+    let new = accepted(&state, "/conversions", events, &mut faults)?;
     let new: Vec<NewConversion> =
         new.into_iter().zip(values).map(|(event, value)| NewConversion { event, value }).collect();
     let recorded = retrying(|| async {
         let mut tx = state.begin().await?;
-        let n = conversions::record(&mut tx, &state.vault, app, &new, now).await?;
-        tx.commit().await.map(|()| n)
+        let recorded = conversions::record(&mut tx, &state.vault, app, &new, now).await?;
+        tx.commit().await.map(|()| recorded)
     });
-    let recorded = recorded.await?;
-    Ok(axum::Json(UserEventsResponse { recorded, repeated: n - recorded }))
+    UserEventsResponse::new("/conversions", new.len(), &recorded.await?, faults).map(axum::Json)
 }
 
 /// Reports a conversion of a browser, by its page. Browsers need the app's permission `report_conversions`, and the subscription's

@@ -17,14 +17,14 @@ use crate::api::http::problem::{Faults, Problem};
 use crate::api::http::routes::routes;
 use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_core::id::SubscriptionId;
 use bellwire_core::permission::BrowserRight;
 use bellwire_core::request_time;
 use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
 use bellwire_store::audience::{aliases, registration};
 use bellwire_store::measurement::conversions::{self, Money, NewConversion};
 use bellwire_store::operations::retrying::retrying;
-use bellwire_store::triggers::user_events::{self, EventSubject, NewEvent};
+use bellwire_store::triggers::user_events::{self, EventSubject, NewEvent, Recorded};
 
 /// Routes that browsers may call, too.
 pub(in crate::api) fn public_routes() -> OpenApiRouter<ApiState> {
@@ -91,37 +91,40 @@ pub(crate) async fn record(
     server: Server<MayChangeSubscribers>, State(state): State<ApiState>, mut request: Request,
 ) -> Result<axum::Json<UserEventsResponse>, Problem> {
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
-    let Draft(batch, faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
-    let (app, now, n) = (server.app.id, state.clock.now(), batch.events.len());
-    let new = accepted(&state, app, "/events", batch.events, faults).await?;
+    let Draft(batch, mut faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
+    let (app, now) = (server.app.id, state.clock.now());
+    let new = accepted(&state, "/events", batch.events, &mut faults)?;
     let recorded = retrying(|| async {
         let mut tx = state.begin().await?;
-        let new = user_events::record(&mut tx, &state.vault, app, &new, now).await?;
-        tx.commit().await.map(|()| new.len())
+        let recorded = user_events::record(&mut tx, &state.vault, app, &new, now).await?;
+        tx.commit().await.map(|()| recorded)
     });
-    let recorded = recorded.await?;
-    Ok(axum::Json(UserEventsResponse { recorded, repeated: n - recorded }))
+    UserEventsResponse::new("/events", new.len(), &recorded.await?, faults).map(axum::Json)
 }
 
 /// Returns the events of a batch, or a problem with all faults. `pointer`: member of the body that holds them.
-pub(super) async fn accepted(
-    state: &ApiState, app: AppId, pointer: &str, events: Vec<UserEvent>, mut faults: Faults,
+pub(super) fn accepted(
+    state: &ApiState, pointer: &str, events: Vec<UserEvent>, faults: &mut Faults,
 ) -> Result<Vec<NewEvent>, Problem> {
     let now = state.clock.now();
     faults.require((1..=EVENTS_MAX).contains(&events.len()), pointer, "must hold 1 to 1000 events");
     for (place, event) in events.iter().enumerate().take(EVENTS_MAX) {
-        event.check(&format!("{pointer}/{place}"), now, &mut faults);
+        event.check(&format!("{pointer}/{place}"), now, faults);
     }
-    let named: Vec<SubscriptionId> = events.iter().take(EVENTS_MAX).filter_map(|it| it.subscription).collect();
-    let known = user_events::known(&state.pool, app, &named).await?;
-    for (place, event) in events.iter().enumerate().take(EVENTS_MAX) {
-        if let Some(id) = event.subscription.filter(|id| !known.contains(id)) {
-            let detail = format!("names no subscription of this app: {id}. Leave the event out");
+    faults.clone().finish()?;
+    Ok(events.into_iter().filter_map(|event| event.into_new(state, now)).collect())
+}
+
+impl UserEventsResponse {
+    /// Fails if a batch names subscriptions that the app does not have, so that nothing was stored.
+    pub(super) fn new(pointer: &str, events: usize, recorded: &Recorded, mut faults: Faults) -> Result<Self, Problem> {
+        for place in &recorded.unknown {
+            let detail = "names no subscription of this app. Leave the event out";
             faults.refuse(format!("{pointer}/{place}/subscription"), detail);
         }
+        faults.finish()?;
+        Ok(Self { recorded: recorded.new.len(), repeated: events - recorded.new.len() })
     }
-    faults.finish()?;
-    Ok(events.into_iter().filter_map(|event| event.into_new(state, now)).collect())
 }
 
 impl UserEvent {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::audience::user_shards;
 use crate::connections::engine;
-use crate::triggers::user_events::{self, EventSubject, NewEvent};
+use crate::triggers::user_events::{self, EventBrowser, EventSubject, NewEvent, Recorded};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::ReceiptKind;
 use bellwire_core::id::{AppId, CampaignId, SubscriptionId};
@@ -36,18 +36,18 @@ pub struct Money {
     pub currency: String,
 }
 
-/// Stores conversions that are not known yet, with their events. Returns the number of new ones.
+/// Stores conversions that are not known yet, with their events.
 pub async fn record(
     conn: &mut PgConnection, vault: &Vault, app: AppId, conversions: &[NewConversion], now: Timestamp,
-) -> sqlx::Result<usize> {
+) -> sqlx::Result<Recorded> {
     let events: Vec<NewEvent> = conversions.iter().map(|conversion| conversion.event.clone()).collect();
-    let people = user_events::record(&mut *conn, vault, app, &events, now).await?;
+    let recorded = user_events::record(&mut *conn, vault, app, &events, now).await?;
     let new: Vec<(&NewConversion, Person)> =
-        conversions.iter().filter_map(|it| Some((it, *people.get(&it.event.id)?))).collect();
+        conversions.iter().filter_map(|it| Some((it, *recorded.new.get(&it.event.id)?))).collect();
     if new.is_empty() {
-        return Ok(0);
+        return Ok(recorded);
     }
-    let browsers = browsers(&mut *conn, app, &new).await?;
+    let browsers = browsers(&mut *conn, app, &new, &recorded.browsers).await?;
     let touches = match super::rule(&mut *conn, app).await? {
         Some(rule) => touches(&mut *conn, &rule, &new, &browsers).await?,
         None => HashMap::new(),
@@ -81,7 +81,7 @@ pub async fn record(
             touch(it.0).and_then(|touch| touch.variant)
         )
     )?;
-    Ok(new.len())
+    Ok(recorded)
 }
 
 /// A browser whose receipts are those of a conversion's person.
@@ -95,15 +95,10 @@ struct ReceiptBrowser {
 /// Returns the browsers of each conversion: that which it names with its predecessors, and those of its user.
 async fn browsers(
     conn: &mut PgConnection, app: AppId, new: &[(&NewConversion, Person)],
+    known: &HashMap<SubscriptionId, EventBrowser>,
 ) -> sqlx::Result<HashMap<Uuid, Vec<ReceiptBrowser>>> {
     let mut users: Vec<(Uuid, String)> = Vec::new();
     let mut named: Vec<(Uuid, SubscriptionId)> = Vec::new();
-    for (it, _) in new {
-        match &it.event.subject {
-            EventSubject::User(user) => users.push((it.event.id, user.clone())),
-            EventSubject::Browser(id) => named.push((it.event.id, *id)),
-        }
-    }
     let mut browsers = HashMap::<Uuid, Vec<ReceiptBrowser>>::new();
     let mut add = |event, id, origin, left_at: Option<Timestamp>| {
         let since = left_at.unwrap_or(Timestamp::UNIX_EPOCH);
@@ -112,23 +107,18 @@ async fn browsers(
             all.push(ReceiptBrowser { id, origin, since });
         }
     };
-    if !named.is_empty() {
-        let ids: Vec<SubscriptionId> = named.iter().map(|(_, id)| *id).collect();
-        let rows = fetch_all!(
-            &mut *conn,
-            r#"SELECT t.event AS "event!", s.id AS "id: SubscriptionId", s.origin_id, s.user_id, s.user_left_at
-               FROM unnest($2::uuid[], $3::smallint[], $4::uuid[]) AS t (event, shard, id)
-                 JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
-               WHERE s.app = $1 AND s.shard = ANY ($5)"#,
-            (app.0),
-            named,
-            |(event, id)| (*event, id.shard(), id.0),
-            (&engine::shards_of(&ids))
-        )?;
-        for row in rows {
-            add(row.event, row.id, row.origin_id, row.user_left_at);
-            users.extend(row.user_id.map(|user| (row.event, user)));
+    for (it, _) in new {
+        match &it.event.subject {
+            EventSubject::User(user) => users.push((it.event.id, user.clone())),
+            EventSubject::Browser(id) => {
+                let Some(browser) = known.get(id) else { continue };
+                add(it.event.id, browser.id, browser.origin.0, browser.left_at);
+                users.extend(browser.user.clone().map(|user| (it.event.id, user)));
+                named.push((it.event.id, browser.id));
+            }
         }
+    }
+    if !named.is_empty() {
         let rows = fetch_all!(
             &mut *conn,
             r#"SELECT t.event AS "event!", s.id AS "id: SubscriptionId", s.origin_id, s.user_left_at
@@ -226,13 +216,11 @@ pub async fn attributed(
     fetch_all!(
         pool,
         Attributed,
-        r#"WITH of_people AS (
-             SELECT name, people[1] AS person, currency, count(*) AS n, coalesce(sum(value), 0) AS value
-             FROM conversions WHERE campaign = $1 AND at >= $2 AND at < $3 GROUP BY name, people[1], currency)
-           SELECT name AS "name!", currency, sum(n)::bigint AS "conversions!", count(*) AS "people!", sum(value)::float8 / 10000 AS "value!"
-           FROM (SELECT name, currency, n, value FROM of_people WHERE currency IS NOT NULL
-                 UNION ALL SELECT name, NULL, sum(n), 0 FROM of_people GROUP BY name, person) AS counted
-           GROUP BY name, currency ORDER BY name, currency NULLS FIRST"#,
+        r#"SELECT name, currency, sum(n)::bigint AS "conversions!", count(*) AS "people!", sum(value) / 10000 AS "value!"
+           FROM (SELECT name, currency, GROUPING(currency) AS is_all, count(*) AS n, coalesce(sum(value::float8), 0) AS value
+                 FROM conversions WHERE campaign = $1 AND at >= $2 AND at < $3
+                 GROUP BY people[1], name, GROUPING SETS ((currency), ())) AS of_people
+           WHERE is_all = 1 OR currency IS NOT NULL GROUP BY name, currency ORDER BY name, currency NULLS FIRST"#,
         (campaign.0, from, to)
     )
 }

@@ -44,25 +44,26 @@ pub async fn of_groups(conn: &mut PgConnection, of: &Measurement) -> sqlx::Resul
     let before = of.began_at - (of.closes_at - of.began_at);
     let rows = fetch_all!(
         conn,
-        r#"/* figures_of_groups */ WITH counted AS (
-             SELECT f.part, f.person, c.name, c.currency, c.value, c.at >= f.at AS is_after
-             FROM conversions c CROSS JOIN LATERAL (
-               SELECT p.part, p.person, p.at FROM unnest(c.people) WITH ORDINALITY AS u (person, place)
-                 JOIN measured_people p ON p.measurement = $1 AND p.person = u.person ORDER BY u.place LIMIT 1) f
-             WHERE c.app = $2 AND c.at >= $3 AND c.at < $4),
+        r#"/* figures_of_groups */ WITH people AS (
+             SELECT coalesce(a.part, b.part) AS part, c.name, c.currency, GROUPING(c.currency) AS is_all,
+               count(*) FILTER (WHERE c.at >= coalesce(a.at, b.at)) AS n,
+               count(*) FILTER (WHERE c.at < coalesce(a.at, b.at)) AS n_before,
+               coalesce(sum(c.value::float8) FILTER (WHERE c.at >= coalesce(a.at, b.at)), 0) / 10000 AS value,
+               coalesce(sum(c.value::float8) FILTER (WHERE c.at < coalesce(a.at, b.at)), 0) / 10000 AS value_before
+             FROM conversions c LEFT JOIN measured_people a ON a.measurement = $1 AND a.person = c.people[1]
+               LEFT JOIN LATERAL (
+                 SELECT p.part, p.person, p.at FROM unnest(c.people[2:]) WITH ORDINALITY AS u (person, place)
+                   JOIN measured_people p ON p.measurement = $1 AND p.person = u.person
+                 WHERE a.person IS NULL AND cardinality(c.people) > 1 ORDER BY u.place LIMIT 1) b ON a.person IS NULL
+             WHERE c.app = $2 AND c.at >= $3 AND c.at < $4 AND (a.person IS NOT NULL OR b.person IS NOT NULL)
+             GROUP BY coalesce(a.person, b.person), coalesce(a.part, b.part), c.name, GROUPING SETS ((c.currency), ())),
            sums AS (
-             SELECT part, person, name, currency, count(*) FILTER (WHERE is_after) AS n,
-               count(*) FILTER (WHERE NOT is_after) AS n_before,
-               coalesce(sum(value) FILTER (WHERE is_after), 0)::float8 / 10000 AS y,
-               coalesce(sum(value) FILTER (WHERE NOT is_after), 0)::float8 / 10000 AS x
-             FROM counted GROUP BY part, person, name, currency),
-           people AS (
-             SELECT part, name, currency, n, y, x FROM sums WHERE currency IS NOT NULL
-             UNION ALL
-             SELECT part, name, NULL, sum(n), sum(n)::float8, sum(n_before)::float8 FROM sums GROUP BY part, person, name)
+             SELECT part, name, currency, n, CASE WHEN is_all = 1 THEN n ELSE value END AS y,
+               CASE WHEN is_all = 1 THEN n_before ELSE value_before END AS x
+             FROM people WHERE is_all = 1 OR currency IS NOT NULL)
            SELECT name AS "name!", currency, part AS "part!", count(*) FILTER (WHERE n > 0) AS "converted!", sum(y) AS "y!",
              sum(y * y) AS "yy!", sum(x) AS "x!", sum(x * x) AS "xx!", sum(x * y) AS "xy!"
-           FROM people GROUP BY name, currency, part ORDER BY name, currency NULLS FIRST, part"#,
+           FROM sums GROUP BY name, currency, part ORDER BY name, currency NULLS FIRST, part"#,
         (of.id, of.app.0, before, of.closes_at)
     )?;
     let figures = rows.into_iter().map(|row| {

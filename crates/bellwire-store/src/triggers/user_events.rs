@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::observing::{Observed, observe};
 use crate::audience::subscriptions::row::lock_in_order;
 use crate::audience::user_shards;
-use crate::connections::engine::{shard_column, shards_of};
+use crate::connections::engine::{self, shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, SubscriptionId};
 use bellwire_core::person::Person;
@@ -56,7 +56,7 @@ struct PersonalEvent<'a> {
 }
 
 impl<'a> PersonalEvent<'a> {
-    /// `None`: the browser has been deleted meanwhile.
+    /// `None`: the browser is unknown.
     fn new(app: AppId, event: &'a NewEvent, browsers: &'a HashMap<SubscriptionId, EventBrowser>) -> Option<Self> {
         let (user, browser) = match &event.subject {
             EventSubject::User(user) => (Some(user.as_str()), None),
@@ -73,21 +73,33 @@ impl<'a> PersonalEvent<'a> {
     }
 }
 
-/// Stores events that are not known yet, and applies them to triggers in the same transaction. Returns the new ones with their
-/// people.
+/// A batch of events that was stored.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// People of those events that are new.
+    pub new: HashMap<Uuid, Person>,
+    pub browsers: HashMap<SubscriptionId, EventBrowser>,
+    /// Places of the events that name no subscription of the app. If there are any, nothing was stored.
+    pub unknown: Vec<usize>,
+}
+
+/// Stores events that are not known yet, and applies them to triggers in the same transaction.
 pub async fn record(
     conn: &mut PgConnection, vault: &Vault, app: AppId, events: &[NewEvent], now: Timestamp,
-) -> sqlx::Result<HashMap<Uuid, Person>> {
+) -> sqlx::Result<Recorded> {
     let ids = events.iter().filter_map(|event| match event.subject {
         EventSubject::Browser(id) => Some(id),
         EventSubject::User(_) => None,
     });
     let ids: Vec<SubscriptionId> = ids.collect();
-    // A logout or an erasure comes before or after all of it.
-    lock_in_order(conn, ids.iter().copied()).await?;
-    let browsers = browsers(&mut *conn, app, &ids).await?;
-    let events: Vec<PersonalEvent<'_>> =
-        events.iter().filter_map(|event| PersonalEvent::new(app, event, &browsers)).collect();
+    let browsers = lock_browsers(&mut *conn, app, &ids).await?;
+    let of_people: Vec<Option<PersonalEvent<'_>>> =
+        events.iter().map(|event| PersonalEvent::new(app, event, &browsers)).collect();
+    let unknown: Vec<usize> = (0..events.len()).filter(|place| of_people[*place].is_none()).collect();
+    if !unknown.is_empty() {
+        return Ok(Recorded { unknown, ..Recorded::default() });
+    }
+    let events: Vec<PersonalEvent<'_>> = of_people.into_iter().flatten().collect();
     let plain = |event: &NewEvent| event.properties.as_ref().map(|it| serde_json::to_vec(it).expect("a map is JSON"));
     let plain: Vec<Option<Vec<u8>>> = events.iter().map(|it| plain(it.event)).collect();
     let seal = |id: Uuid, plain: &Option<Vec<u8>>| plain.as_ref().map(|plain| vault.seal(PROPERTIES, id, plain));
@@ -124,12 +136,27 @@ pub async fn record(
         })
         .collect();
     observe(conn, app, &observed, now).await?;
-    Ok(events.iter().filter(|it| new.contains(&it.event.id)).map(|it| (it.event.id, it.person)).collect())
+    let people = events.iter().filter(|it| new.contains(&it.event.id)).map(|it| (it.event.id, it.person));
+    Ok(Recorded { new: people.collect(), unknown, browsers })
 }
 
-/// Returns those subscriptions that the app has, also ended ones.
-pub async fn known(pool: &PgPool, app: AppId, ids: &[SubscriptionId]) -> sqlx::Result<HashSet<SubscriptionId>> {
-    Ok(browsers(pool, app, ids).await?.into_keys().collect())
+/// Locks the browsers of subscriptions, so that a logout or an erasure comes before or after all of the transaction, and returns them.
+async fn lock_browsers(
+    conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId],
+) -> sqlx::Result<HashMap<SubscriptionId, EventBrowser>> {
+    if engine::is_distributed() {
+        lock_in_order(conn, ids.iter().copied()).await?;
+        return browsers(conn, app, ids).await;
+    }
+    let rows = fetch_all!(
+        conn,
+        EventBrowser,
+        r#"SELECT id AS "id: SubscriptionId", origin_id AS "origin: SubscriptionId", life, user_id AS user, user_left_at AS left_at
+           FROM subscriptions WHERE app = $1 AND (shard, id) IN (SELECT * FROM unnest($2::smallint[], $3::uuid[]))
+           ORDER BY shard, id FOR NO KEY UPDATE"#,
+        (app.0, &shard_column(ids), ids as &[SubscriptionId])
+    )?;
+    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
 /// Returns the browsers of subscriptions, also of ended ones. Unknown ids are omitted.
