@@ -70,7 +70,7 @@ impl From<ApiKey> for ApiKeyResponse {
 
 /// A new API key and its secret.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct NewApiKeyResponse {
+pub(crate) struct CreatedApiKey {
     #[serde(flatten)]
     key: ApiKeyResponse,
     /// Secret for `Authorization: Bearer …`. It is shown only now.
@@ -119,7 +119,7 @@ pub(crate) async fn list(
 /// Creates an API key. The new key cannot have permissions that the creating key lacks, and cannot outlast that key. A key
 /// created by a signed-in teammate has no such end.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys", request_body = NewApiKey,
-    responses((status = 201, body = NewApiKeyResponse)))]
+    responses((status = 201, body = CreatedApiKey)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>, State(state): State<ApiState>, Making(body, faults, pending): Making<NewApiKey>,
 ) -> Result<Response, Instead> {
@@ -193,7 +193,7 @@ async fn create_for(
     let mut once = pending.begin(state).await?;
     let made = api_keys::make(once.conn(), &state.vault, new, maker.actor(), &state.clock).await?;
     let (key, secret) = made.ok_or_else(unknown_key)?;
-    once.finish(state, StatusCode::CREATED, &NewApiKeyResponse { key: key.into(), secret }).await
+    once.finish(state, StatusCode::CREATED, &CreatedApiKey { key: key.into(), secret }).await
 }
 
 /// Checks that a new key has no more permissions than its creator, and does not outlast it.

@@ -91,7 +91,7 @@ impl From<App> for AppResponse {
 
 /// A new app and its first VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NewAppResponse {
+pub(crate) struct CreatedApp {
     #[serde(flatten)]
     app: AppResponse,
     /// First VAPID key of the app.
@@ -272,7 +272,7 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
 
 /// Creates an app with its first VAPID key and, if requested, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
-    responses((status = 201, body = NewAppResponse)))]
+    responses((status = 201, body = CreatedApp)))]
 pub(crate) async fn create(
     operator: Operator, State(state): State<ApiState>, Making(body, mut faults, pending): Making<NewApp>,
 ) -> Result<Response, Instead> {
@@ -321,7 +321,7 @@ pub(crate) async fn create(
         "browsers_may": app.browsers_may,
     });
     entry.with(detail).record(once.conn(), 1, app.created_at).await?;
-    once.finish(&state, StatusCode::CREATED, &NewAppResponse { app: app.into(), vapid_key: key }).await
+    once.finish(&state, StatusCode::CREATED, &CreatedApp { app: app.into(), vapid_key: key }).await
 }
 
 /// Lists all apps, the newest first. Apps that are being deleted are included.

@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Default number of days.
 const DAYS_DEFAULT: u32 = 28;
-const DAYS_MAX: u32 = 365;
+const DAYS_MAX: u32 = 366;
 
 /// Begins a transaction with a lock timeout of 50 ms: a send request does not wait longer for metrics.
 const BEGIN_BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '250ms'";
@@ -41,7 +41,7 @@ const BEGIN_BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL lock_timeout = '50ms'; S
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EngagementQuery {
-    /// Days in UTC, today included: 1 to 365; 28 by default.
+    /// Days in UTC, today included: 1 to 366; 28 by default.
     days: Option<u32>,
 }
 

@@ -30,7 +30,7 @@ use columns::Columns;
 use encoding::Transcoder;
 use entry::RecordReader;
 use run::{ImportSource, Incoming};
-use sample::SampleRow;
+use sample::ImportSampleRow;
 use split::ImportFormat;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -78,7 +78,7 @@ pub(crate) struct ImportView {
     /// First ten rows of a dry run with their columns. Only in its response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    sample: Vec<SampleRow>,
+    sample: Vec<ImportSampleRow>,
     /// Time of its start.
     created_at: DateTime<Utc>,
     /// Time of its last progress.

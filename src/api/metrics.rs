@@ -44,7 +44,7 @@ pub(crate) struct MetricsQuery {
 
 /// Bucket of a histogram.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Class {
+pub(crate) struct HistogramBucket {
     /// Upper bound, included. Null: unbounded.
     up_to: Option<f64>,
     /// Number of values in the bucket.
@@ -57,11 +57,11 @@ pub(crate) struct ReliabilityFigures {
     /// The five reliability metrics with target and state.
     slis: Vec<MetricReading>,
     /// Accepted deliveries by the number of POSTs.
-    attempts_to_success: Vec<Class>,
+    attempts_to_success: Vec<HistogramBucket>,
     /// Accepted deliveries by the seconds since the acceptance of their message.
-    delay_seconds: Vec<Class>,
+    delay_seconds: Vec<HistogramBucket>,
     /// Queue rows by the seconds between their due time and the claim.
-    schedule_lag_seconds: Vec<Class>,
+    schedule_lag_seconds: Vec<HistogramBucket>,
     /// Queue rows that were changed or restored outside Bellwire. They are never sent.
     retry_token_failures: u64,
     /// Retries that were so late that their state was read again from the database.
@@ -72,8 +72,8 @@ pub(crate) struct ReliabilityFigures {
 
 impl ReliabilityFigures {
     fn new(sums: &Sums, lanes: usize) -> Self {
-        let classes = |ns: &[u64], ends: &mut dyn Iterator<Item = f64>| -> Vec<Class> {
-            ns.iter().map(|n| Class { up_to: ends.next(), n: *n }).collect()
+        let classes = |ns: &[u64], ends: &mut dyn Iterator<Item = f64>| -> Vec<HistogramBucket> {
+            ns.iter().map(|n| HistogramBucket { up_to: ends.next(), n: *n }).collect()
         };
         let attempts = sums.attempts_to_success();
         let last = attempts.len() - 1;

@@ -212,6 +212,10 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         operation["requestBody"]["required"] = (name.as_deref() != Some("LaneOrderRequest")).into();
     }
     for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if status == "201" {
+            let path = json!({"type": "string", "format": "uri-reference", "maxLength": 2_048});
+            response["headers"]["Location"] = json!({"description": "Path of the resource", "schema": path});
+        }
         if response["description"].as_str().is_none_or(str::is_empty) {
             response["description"] = meaning(method, status).into();
         }
@@ -248,13 +252,8 @@ const ONCE_BESIDE: [&str; 5] = [
 ];
 /// Requests that respond with 201 but do not accept an `Idempotency-Key`. A browser is registered once by its endpoint, and a
 /// one-time proof of a sign-in works once. Importing a file twice changes nothing.
-const NEVER_ONCE: [&str; 5] = [
-    "/v1/apps/{app}/imports",
-    "/v1/apps/{app}/subscriptions",
-    "/v1/session",
-    "/v1/session/passkeys",
-    "/v1/session/passkeys/options",
-];
+const NEVER_ONCE: [&str; 4] =
+    ["/v1/apps/{app}/imports", "/v1/apps/{app}/subscriptions", "/v1/session", "/v1/session/passkeys"];
 
 /// Requests that change nothing, although they are no `GET`. A link check is not among them: it calls an address of the caller's choice.
 const READS: [&str; 6] = [

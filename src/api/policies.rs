@@ -49,7 +49,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyResponse {
     /// Level of the policy.
-    place: PolicyLevel,
+    level: PolicyLevel,
     /// Name of the tier or topic, or id of the subscription.
     name: String,
     /// The policy as written. Null: none is set.
@@ -97,7 +97,7 @@ impl PolicyResponse {
     /// Returns the stored policy of a level, with its current faults.
     fn stored(app: &App, place: PolicyLevel, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
         let (layer, warnings) = restore(app, place, policy.as_ref());
-        (Self { place, name: name.into(), policy, in_force: None, backlog: None, warnings }, layer)
+        (Self { level: place, name: name.into(), policy, in_force: None, backlog: None, warnings }, layer)
     }
 
     fn of_tier(state: &ApiState, app: &App, tier: Tier, policy: Option<Value>) -> Self {
@@ -292,7 +292,7 @@ pub(crate) async fn set_topic(
     entry(&server, PolicyLevel::Topic, &topic, Some(&policy)).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(Answer(PolicyResponse {
-        place: PolicyLevel::Topic,
+        level: PolicyLevel::Topic,
         name: topic,
         policy: Some(policy),
         in_force: None,
@@ -342,7 +342,7 @@ pub(crate) async fn set_subscription(
     let (policy, warnings) = accept(&server.app, PolicyLevel::Subscription, policy)?;
     let id = write_subscription(&state, &server, id, Some(&policy)).await?;
     let (place, name) = (PolicyLevel::Subscription, id.to_string());
-    Ok(Answer(PolicyResponse { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
+    Ok(Answer(PolicyResponse { level: place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
 
 /// Deletes a subscription's policy.

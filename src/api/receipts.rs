@@ -74,7 +74,7 @@ pub(crate) struct ReceiptAccepted {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptsAccepted {
     /// Accepted receipts, repeats included.
-    taken: usize,
+    accepted: usize,
     /// Receipts that cannot be parsed or have an invalid token.
     refused: usize,
 }
@@ -105,9 +105,9 @@ pub(crate) async fn take(
     }
     let read = |report: &RawValue| check(&state, serde_json::from_str(report.get()).ok()?, now).ok();
     let receipts: Vec<Receipt> = reports.iter().filter_map(|report| read(report)).collect();
-    let taken = ReceiptsAccepted { taken: receipts.len(), refused: reports.len() - receipts.len() };
+    let counts = ReceiptsAccepted { accepted: receipts.len(), refused: reports.len() - receipts.len() };
     write(&state, app.id, receipts).await?;
-    Ok((StatusCode::ACCEPTED, axum::Json(taken)).into_response())
+    Ok((StatusCode::ACCEPTED, axum::Json(counts)).into_response())
 }
 
 fn not_json() -> Problem {

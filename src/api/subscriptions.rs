@@ -84,7 +84,7 @@ pub(crate) struct NewSubscription {
     /// and its waiting and future deliveries. A message to both is delivered once, to the new one. From a browser, user and
     /// user-specific deliveries are inherited only if `user_id` is the same user. With another user, tags, attributes and
     /// server-only topics are not inherited either. No push to the old endpoint starts later than a second after the response.
-    replaces: Option<Replaced>,
+    replaces: Option<ReplacedSubscription>,
     /// Delivery policy of the subscription. Requires an API key with the scope `policies` in addition.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
@@ -93,7 +93,7 @@ pub(crate) struct NewSubscription {
 /// Subscription to replace.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Replaced {
+pub(crate) struct ReplacedSubscription {
     /// Id of the subscription.
     id: SubscriptionId,
     /// Token of the subscription. Required from browsers, not from servers.
@@ -231,7 +231,7 @@ fn texts_of(value: Option<&Value>) -> Vec<String> {
 }
 
 /// Returns the token of the subscription to replace. A browser must give one.
-fn check_replaces(replaces: Option<&Replaced>, by_server: bool, faults: &mut Faults) -> Option<[u8; 32]> {
+fn check_replaces(replaces: Option<&ReplacedSubscription>, by_server: bool, faults: &mut Faults) -> Option<[u8; 32]> {
     let replaces = replaces?;
     let token = replaces.token.as_deref().map(read_token);
     faults.require(by_server || token.is_some(), "/replaces/token", "is missing");

@@ -21,7 +21,7 @@ use super::opt_in::TopicDisplay;
 use super::policies::of_new;
 use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::id::SubscriptionId;
-use bellwire_core::permission::{Join, Maker};
+use bellwire_core::permission::{Maker, TopicJoin};
 use bellwire_rules::policy::{DeliveryPolicy, PolicyLevel};
 use bellwire_store::WriteOutcome;
 use bellwire_store::audience::membership::{self, Membership};
@@ -42,7 +42,7 @@ pub(crate) struct TopicResponse {
     /// Name of the topic, unique in the app.
     name: String,
     /// Callers that can join and leave the topic: `anyone`, or only a `server` with an API key.
-    join: Join,
+    join: TopicJoin,
     /// Creator of the topic.
     made_by: Maker,
     /// Entry in the preferences of visitors. Null: not offered to visitors.
@@ -70,7 +70,7 @@ impl From<TopicRow> for TopicResponse {
 pub(crate) struct TopicRequest {
     /// Callers that can join the topic. By default `anyone`.
     #[serde(default)]
-    join: Join,
+    join: TopicJoin,
     /// Delivery policy of messages to the topic. Requires the scope `policies` in addition. Absent: an existing topic keeps its
     /// policy.
     #[serde(default)]
@@ -88,7 +88,7 @@ pub(crate) struct TopicRequest {
 pub(crate) struct TopicChange {
     /// Callers that can join the topic. Null: `anyone`. Subscriptions in the topic stay.
     #[serde(default, deserialize_with = "null_is_default")]
-    join: Option<Join>,
+    join: Option<TopicJoin>,
     /// Entry in the preferences of visitors. Null: not offered to visitors.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<TopicDisplay>)]

@@ -53,7 +53,7 @@ pub(super) fn webhook() -> Group {
         verb(
             "deliveries",
             "GET /apps/{app}/webhooks/{webhook}/deliveries[/{webhook_delivery}]",
-            "List the newest requests to a webhook's receiver, or show one with its tries",
+            "List the newest requests to a webhook's receiver, or show one with its attempts",
         )
         .takes(webhook())
         .takes([
@@ -97,7 +97,7 @@ async fn of_list(call: &Call<'_>, given: Value) -> anyhow::Result<Value> {
 fn deliveries(_: &Call<'_>, shown: &Value) -> anyhow::Result<String> {
     Ok(match shown["data"].is_array() {
         true => table_of(DELIVERIES, rows(shown)),
-        false => format!("{}\n\n{}", fields_of(DELIVERY, shown), table_of(TRIES, listed(shown, "tries"))),
+        false => format!("{}\n\n{}", fields_of(DELIVERY, shown), table_of(TRIES, listed(shown, "recent_attempts"))),
     })
 }
 

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::event::{OutgoingEvent, body};
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::event_type::EventType;
-use bellwire_core::id::HookDeliveryId;
+use bellwire_core::id::WebhookDeliveryId;
 use bellwire_dispatch::idle::{AT_REST, Rest};
 use bellwire_store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
 use bellwire_vault::{Vault, WEBHOOK_BODY};
@@ -87,7 +87,7 @@ fn split<'a, 'e>(events: &'e [&'a OutgoingEvent], max_events: usize) -> Vec<&'e 
 }
 
 fn delivery(vault: &Vault, hearer: &Hearer, events: &[&OutgoingEvent], now: Timestamp) -> NewDelivery {
-    let id = HookDeliveryId(uuid_of(now));
+    let id = WebhookDeliveryId(uuid_of(now));
     let body = body(events.iter().map(|event| event.json.as_str()));
     NewDelivery {
         id,

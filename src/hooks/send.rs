@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::signature::Secret;
 use bellwire_core::clock::{Clock, Timestamp, uuid_of};
 use bellwire_core::hook::{DeliveryState, WebhookDisabledReason};
-use bellwire_core::id::{HookDeliveryId, WebhookId};
+use bellwire_core::id::{WebhookDeliveryId, WebhookId};
 use bellwire_core::subscription::Endpoint;
 use bellwire_dispatch::idle::Rest;
 use bellwire_gateway::{Call, Gateways, Reply};
@@ -131,7 +131,7 @@ enum Permit {
 
 /// A request and its response. The response is `None` if the request was not sent.
 struct Answered {
-    id: HookDeliveryId,
+    id: WebhookDeliveryId,
     lease: Uuid,
     settled: Option<Settled>,
     permit: Permit,

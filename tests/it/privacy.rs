@@ -206,7 +206,7 @@ async fn personal_export_is_complete_and_exclusive() {
     assert_eq!(deliveries.len(), 2, "{export}");
     for delivery in deliveries {
         assert_eq!((&delivery["message"], &delivery["state"]), (&json!(message), &json!("accepted")));
-        assert_eq!(delivery["said"]["content"]["title"], "Hello");
+        assert_eq!(delivery["message_content"]["content"]["title"], "Hello");
     }
     let receipts: usize = deliveries.iter().map(|it| it["receipts"].as_array().unwrap().len()).sum();
     assert_eq!(receipts, 2);

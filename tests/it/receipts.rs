@@ -70,7 +70,7 @@ async fn first_report_counts_repeats_change_nothing() {
         {"receipt": two, "kind": "closed"}, {"receipt": two, "kind": "closed"}, {"receipt": two, "kind": "displayed"},
         {"receipt": one, "kind": "displayed"}
     ]);
-    assert_eq!(report_receipt(&api, batch).await.ok(202), json!({"taken": 4, "refused": 0}));
+    assert_eq!(report_receipt(&api, batch).await.ok(202), json!({"accepted": 4, "refused": 0}));
     assert_eq!(reported(&api, &message).await, [2, 2, 1, 1]);
     let counts = api.counts(&message).await;
     assert_eq!((&counts["awaiting_ack"], &counts["unconfirmed"]), (&json!(1), &json!(0)));

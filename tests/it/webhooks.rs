@@ -169,7 +169,7 @@ async fn delivery_outcomes_are_sent_signed_together() {
     let delivery = &stage.deliveries(&webhook).await[0];
     assert_eq!((&delivery["id"], &delivery["state"]), (&json!(request.header("webhook-id")), &json!("delivered")));
     let story = stage.story(&webhook, delivery).await;
-    assert_eq!((&story["body"], &story["tries"][0]["http_status"]), (&Value::Null, &json!(201)), "{story}");
+    assert_eq!((&story["body"], &story["recent_attempts"][0]["http_status"]), (&Value::Null, &json!(201)), "{story}");
     stage.tell_after(DAY).await;
     assert_eq!(stage.receiver.pushed().len(), 1, "once is enough");
     stage.app.finish().await;
@@ -202,7 +202,8 @@ async fn failed_webhook_is_retried_then_replayable() {
     let failed = stage.deliveries(&webhook).await.remove(0);
     assert_eq!((&failed["state"], &failed["attempts"]), (&json!("failed"), &json!(4)));
     let story = stage.story(&webhook, &failed).await;
-    let statuses: Vec<_> = story["tries"].as_array().unwrap().iter().map(|tried| &tried["http_status"]).collect();
+    let statuses: Vec<_> =
+        story["recent_attempts"].as_array().unwrap().iter().map(|tried| &tried["http_status"]).collect();
     assert_eq!(statuses, [500, 301, 429, 404]);
     assert_eq!(story["body"][0]["type"], "delivery.accepted");
 
@@ -401,7 +402,7 @@ async fn receiver_must_be_public_with_tls() {
     stage.tell().await;
     let delivery = stage.deliveries(&webhook).await.remove(0);
     let story = stage.story(&webhook, &delivery).await;
-    assert_eq!(story["tries"][0]["reason"], "its host is not on the public internet");
+    assert_eq!(story["recent_attempts"][0]["reason"], "its host is not on the public internet");
     for (member, body) in [
         ("/events", json!({"name": "n", "url": URL, "events": []})),
         ("/events", json!({"name": "n", "url": URL, "events": ["webhook.test"]})),

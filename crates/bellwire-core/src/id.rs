@@ -137,7 +137,7 @@ typed_ids! {
     /// Webhook of an app.
     WebhookId = "wh_",
     /// Request to a webhook's receiver: the `webhook-id` of each attempt.
-    HookDeliveryId = "whd_",
+    WebhookDeliveryId = "whd_",
 }
 
 /// Returns the next larger UUID, so that a descending list of everything below it begins with this id.

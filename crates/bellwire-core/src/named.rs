@@ -111,7 +111,7 @@ mod tests {
     use crate::hook::{DeliveryState, WebhookDisabledReason, WebhookState};
     use crate::lane::Gateway;
     use crate::message::MessageState;
-    use crate::permission::{Join, Maker};
+    use crate::permission::{Maker, TopicJoin};
     use crate::role::Role;
     use crate::subscription::SubscriptionState;
 
@@ -139,7 +139,7 @@ mod tests {
             Gateway,
             MessageState,
             Maker,
-            Join,
+            TopicJoin,
             Role,
             EventType,
             WebhookState,

@@ -72,8 +72,8 @@ impl Speaker {
     }
 
     /// Whether the caller may add subscriptions to such a topic, and remove them.
-    pub fn may_join(&self, join: Join) -> bool {
-        *self == Self::Server || join == Join::Anyone
+    pub fn may_join(&self, join: TopicJoin) -> bool {
+        *self == Self::Server || join == TopicJoin::Anyone
     }
 
     /// Returns the kind of creator of a topic that this caller creates.
@@ -100,7 +100,7 @@ named! {
 named! {
     /// Callers that may join and leave a topic, as stored in `topics.join_by`.
     #[derive(Default)]
-    pub enum Join {
+    pub enum TopicJoin {
         /// Browsers and servers. The default.
         #[default]
         Anyone = "anyone",

@@ -61,7 +61,7 @@ pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum RetryPhase {
     /// Without delay, right after the previous attempt.
     Immediate,
     /// At the shortest delay, before the backoff.
@@ -76,7 +76,7 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryDelay {
     /// Position in the timetable.
-    pub phase: Phase,
+    pub phase: RetryPhase,
     /// Delay without any jitter.
     pub nominal: Duration,
     /// Shortest possible delay with jitter.

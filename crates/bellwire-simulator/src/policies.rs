@@ -40,7 +40,7 @@ use worker::{Post, Worker};
 pub use report::LoadSeries;
 pub use report::{SimulationReport, compare};
 pub use scenario::Scenario;
-pub use scenario::{BuiltIn, FaultPeriod, ScenarioError};
+pub use scenario::{BuiltInScenario, FaultPeriod, ScenarioError};
 
 /// Maximum steps at the command line. A policy with very many retries against a gateway that never answers would run
 /// for ever. A million steps take one to two seconds.

@@ -10,7 +10,7 @@ use crate::api::http::auth::{MayRead, MaySetPolicies, Server};
 use crate::api::http::draft::Draft;
 use crate::api::http::problem::Problem;
 use crate::api::http::routes::routes;
-use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use bellwire_rules::policy::calendar::{Calendar, CalendarWindow, Hours, WINDOWS_MAX, Window, zone};
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::queue::calendars;
 use utoipa_axum::router::OpenApiRouter;
@@ -32,7 +32,7 @@ pub(crate) struct CalendarSettings {
     quiet_hours: Option<Hours>,
     /// Windows in the app's time zone during which engagement deliveries are sent, at most 50. Empty: at any time.
     #[serde(default)]
-    #[schema(value_type = Vec<WrittenWindow>)]
+    #[schema(value_type = Vec<CalendarWindow>)]
     off_peak: Vec<Window>,
 }
 

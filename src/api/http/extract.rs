@@ -24,8 +24,8 @@ use super::schema_errors::{in_plain_words, mismatches};
 use crate::api::ApiState;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{
-    AlertId, ApiKeyId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,
-    SessionId, SubscriptionId, TeammateId, VapidKeyId, WebhookId,
+    AlertId, ApiKeyId, DeadLetterId, ErasureId, IdentityKeyId, ImportId, MessageId, PasskeyId, SessionId,
+    SubscriptionId, TeammateId, VapidKeyId, WebhookDeliveryId, WebhookId,
 };
 use bellwire_store::audience::diagnoses::DiagnosisCode;
 use bellwire_store::keys::apps::{self, App};
@@ -241,7 +241,7 @@ path_param!(
     DeadLetterId = "dead_letter",
     AlertId = "alert",
     WebhookId = "webhook",
-    HookDeliveryId = "webhook_delivery",
+    WebhookDeliveryId = "webhook_delivery",
     IdentityKeyId = "identity_key",
     TeammateId = "teammate",
     SessionId = "session",

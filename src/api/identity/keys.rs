@@ -89,10 +89,22 @@ pub(crate) struct NewIdentityKey {
     #[serde(default)]
     form: ProofForm,
     /// For `ES256`: the public key, as PEM text or JWK.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<PublicKeyInput>)]
     public_key: Option<Value>,
     /// For `HS256`: an existing secret of your backend, 32 to 255 bytes of ASCII. By default one is generated.
     secret: Option<String>,
+}
+
+/// Public key of a new identity key.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes JSON, is never built")]
+enum PublicKeyInput {
+    /// PEM text.
+    Pem(String),
+    /// JWK (RFC 7517).
+    #[schema(value_type = Object)]
+    Jwk(Value),
 }
 
 /// Lists the identity keys of an app.

@@ -17,7 +17,7 @@ use super::super::http::extract::{Recheck, malformed, too_slow};
 use super::super::http::problem::{Problem, ProblemCode};
 use super::encoding::Transcoder;
 use super::entry::{RecordReader, Wrong};
-use super::sample::{ROWS_MAX, SampleRow};
+use super::sample::{ImportSampleRow, ROWS_MAX};
 use super::split::{ImportFormat, NoFile, RECORD_MAX, Record, Splitter};
 use crate::api::subscriptions::push_address::{Address, CheckedHosts};
 use bellwire_core::clock::Timestamp;
@@ -117,7 +117,7 @@ struct ImportChunk {
 /// # Errors Earlier parts stay stored and counted, and the import can be resumed there.
 pub(super) async fn run(
     server: &Server<MayChangeSubscribers>, state: &ApiState, incoming: Incoming, source: ImportSource<'_>,
-) -> Result<Vec<SampleRow>, Problem> {
+) -> Result<Vec<ImportSampleRow>, Problem> {
     let (mut source, mut incoming) = (source, incoming);
     let mut part = source.gather().await?;
     while !part.is_last {
@@ -193,7 +193,7 @@ pub(super) struct ImportSource<'a> {
     records: u64,
     /// Whether the file has an unknown form: its records are skipped.
     is_misfit: bool,
-    sample: Vec<SampleRow>,
+    sample: Vec<ImportSampleRow>,
 }
 
 impl<'a> ImportSource<'a> {
@@ -413,7 +413,7 @@ impl<'a> ImportSource<'a> {
     /// Adds the last record to the sample of a dry run.
     fn show(&mut self, line: i64, outcome: &'static str) {
         if let Some(cells) = &mut self.reader.cells {
-            self.sample.push(SampleRow { line, outcome, cells: std::mem::take(cells) });
+            self.sample.push(ImportSampleRow { line, outcome, cells: std::mem::take(cells) });
             if self.sample.len() >= ROWS_MAX {
                 self.reader.cells = None;
             }

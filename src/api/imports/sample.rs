@@ -13,7 +13,7 @@ const VALUE_CHARS_MAX: usize = 100;
 
 /// A row of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct SampleRow {
+pub(crate) struct ImportSampleRow {
     /// Number of the line, or of the array element, from 1.
     pub(super) line: i64,
     /// Result of the row: `read`, `left_out` (skipped) or `refused`.

@@ -36,11 +36,11 @@ pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyPreviewRequest {
-    /// Policy to try, instead of the stored one at level `place`.
+    /// Policy to try, instead of the stored one at `level`.
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// Level of `policy`. By default `message`.
-    place: Option<PolicyLevel>,
+    level: Option<PolicyLevel>,
     /// Tier of the message. By default `promotional`.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
@@ -168,8 +168,8 @@ impl PolicyPreviewRequest {
     pub(in crate::api) async fn gather(self, state: &ApiState, app: &App) -> Result<PolicyLayers, Problem> {
         let tier = self.tier();
         let (mut faults, mut said) = (Faults::default(), PolicyLayers::default());
-        let place = self.place.unwrap_or(PolicyLevel::Message);
-        faults.require(self.place.is_none() || self.policy.is_some(), "/place", "is allowed only with `policy`");
+        let place = self.level.unwrap_or(PolicyLevel::Message);
+        faults.require(self.level.is_none() || self.policy.is_some(), "/level", "is allowed only with `policy`");
         let tried =
             self.policy.as_ref().map(|policy| (place, check(policy, &terms_of(app, place), "/policy", &mut faults)));
         said.stored(app, PolicyLevel::Tier, policies::tier(&state.pool, app.id, tier).await?.as_ref());

@@ -17,7 +17,7 @@ use crate::api::http::routes::routes;
 use crate::api::policies::preview::PolicyPreviewRequest;
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::Policy;
-use bellwire_simulator::policies::{self, BuiltIn, FaultPeriod, Scenario, SimulationReport, TooLong};
+use bellwire_simulator::policies::{self, BuiltInScenario, FaultPeriod, Scenario, SimulationReport, TooLong};
 use utoipa_axum::router::OpenApiRouter;
 
 pub(in crate::api) fn routes() -> OpenApiRouter<ApiState> {
@@ -42,7 +42,7 @@ const BUSY: Busy =
 pub(crate) struct SimulationQuery {
     /// Simulated situation.
     #[param(inline)]
-    scenario: BuiltIn,
+    scenario: BuiltInScenario,
     /// Number of deliveries, 100 to 20,000. By default 10,000. The capacity of the push service is scaled with the number.
     deliveries: Option<u32>,
     /// Random seed: the same seed gives the same figures. By default 1.
@@ -79,7 +79,7 @@ impl From<&FaultPeriod> for Outage {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Simulation {
     /// Simulated situation.
-    scenario: BuiltIn,
+    scenario: BuiltInScenario,
     /// Tier of all deliveries.
     tier: Tier,
     /// Time to live in seconds of the tier.

@@ -10,7 +10,7 @@ use crate::api::ApiState;
 /// A way to sign in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Method {
+pub(crate) enum SignInMethod {
     /// E-mail address and password, by `POST /v1/session`.
     Password,
     /// One-time link, by `POST /v1/session`.
@@ -25,7 +25,7 @@ pub(crate) enum Method {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SignInMethods {
     /// Available ways to sign in.
-    methods: Vec<Method>,
+    methods: Vec<SignInMethod>,
     /// OpenID provider. Null: none is configured.
     oidc: Option<OidcMethod>,
 }
@@ -42,9 +42,9 @@ pub(crate) struct OidcMethod {
 /// Returns the ways to sign in to this server, for a sign-in page.
 #[utoipa::path(get, path = "/v1/session/methods", tag = "Team", responses((status = 200, body = SignInMethods)))]
 pub(crate) async fn show(State(state): State<ApiState>) -> axum::Json<SignInMethods> {
-    let mut methods = vec![Method::Password, Method::Link, Method::ApiKey];
+    let mut methods = vec![SignInMethod::Password, SignInMethod::Link, SignInMethod::ApiKey];
     let oidc = state.settings.oidc.as_ref();
-    methods.extend(oidc.map(|_| Method::Oidc));
+    methods.extend(oidc.map(|_| SignInMethod::Oidc));
     let oidc = oidc.map(|settings| OidcMethod { label: settings.label.clone(), path: oidc::BEGIN });
     axum::Json(SignInMethods { methods, oidc })
 }

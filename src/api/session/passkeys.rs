@@ -109,10 +109,10 @@ pub(crate) async fn list(
 /// Begins to add a passkey: returns the request to the authenticator, valid for five minutes. Requires a sign-in within the
 /// last ten minutes (403, `sign_in_again`), and a server with a public URL (409, `passkeys_unavailable`).
 #[utoipa::path(post, path = "/v1/session/passkeys/options", tag = "Team",
-    responses((status = 201, body = PasskeyCreation)))]
+    responses((status = 200, body = PasskeyCreation)))]
 pub(crate) async fn begin(
     caller: InSession, State(state): State<ApiState>,
-) -> Result<(StatusCode, axum::Json<PasskeyCreation>), Problem> {
+) -> Result<axum::Json<PasskeyCreation>, Problem> {
     let (teammate, session) = (recently_in(&caller, &state)?, &caller.signed_in.session);
     let party = relying_party(&state)?;
     let known = passkeys::list(&state.pool, teammate).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn begin(
     let expires_at = state.clock.now() + CHALLENGE_LASTS;
     let mac = challenge_mac(&state.vault, &challenge);
     passkeys::put_challenge_to_add(&state.pool, &mac, teammate, session.id, expires_at).await?;
-    Ok((StatusCode::CREATED, axum::Json(PasskeyCreation { options, expires_at })))
+    Ok(axum::Json(PasskeyCreation { options, expires_at }))
 }
 
 /// Adds the passkey that an authenticator has created; at most ten. Requires a sign-in within the last ten minutes (403,

@@ -51,7 +51,7 @@ const INHERITED_MAX: TimeDelta = TimeDelta::days(29);
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonExport {
     #[serde(flatten)]
-    head: PersonHead,
+    head: PersonSummary,
     /// Subscriptions, newest first, ended ones included.
     subscriptions: Vec<PersonSubscription>,
     /// Events that the site reported about the person, oldest first.
@@ -64,7 +64,7 @@ pub(crate) struct PersonExport {
 
 /// Stored data about the person, apart from subscriptions and deliveries.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PersonHead {
+pub(crate) struct PersonSummary {
     /// User of the export.
     user_id: String,
     /// App of the user.
@@ -139,7 +139,7 @@ pub(crate) struct PersonDelivery {
     #[serde(flatten)]
     delivery: FoundDelivery,
     /// Content of the message, until some minutes after its last delivery has ended.
-    said: MessageContentResponse,
+    message_content: MessageContentResponse,
     /// Receipts from the browser.
     receipts: Vec<ReceiptResponse>,
 }
@@ -194,7 +194,7 @@ pub(in crate::api) async fn of_user(
     Ok((headers, body).into_response())
 }
 
-async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<PersonHead, Problem> {
+async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<PersonSummary, Problem> {
     let person = Person::of_user(app, user);
     let frequency = caps::of(&state.pool, person).await?.into_iter();
     let habits = engagement_stats::of_person(&state.pool, app, person).await?.map(|(habits, noted_at)| PersonHabits {
@@ -208,7 +208,7 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
     });
     let people = user_events::people_of_user(&state.pool, app, user).await?;
     let waits = due::of_people(&state.pool, app, &people, ENTRIES_MAX).await?;
-    Ok(PersonHead {
+    Ok(PersonSummary {
         user_id: user.to_owned(),
         app: slug,
         exported_at: state.clock.now(),
@@ -358,17 +358,17 @@ impl Pages {
             receipts.entry((message, row.subscription)).or_default().extend(ReceiptResponse::new(row));
         }
         ids.dedup();
-        let mut said = HashMap::new();
+        let mut contents = HashMap::new();
         for SealedMessage { id, content, .. } in messages::sealed(&self.state.pool, self.app, &ids).await? {
             let Some(sealed) = content else { continue };
             let opened = content::opened(&self.state, id, &sealed).map_err(|_| PersonExportError::Sealed)?;
-            said.insert(id, opened.into());
+            contents.insert(id, opened.into());
         }
         for delivery in found {
-            let said = said.get(&delivery.message).cloned();
-            let said = said.unwrap_or_else(|| MessageContentResponse::without(ContentState::Deleted));
+            let content = contents.get(&delivery.message).cloned();
+            let message_content = content.unwrap_or_else(|| MessageContentResponse::without(ContentState::Deleted));
             let receipts = receipts.remove(&(delivery.message, delivery.subscription)).unwrap_or_default();
-            self.write(out, &PersonDelivery { delivery, said, receipts })?;
+            self.write(out, &PersonDelivery { delivery, message_content, receipts })?;
         }
         Ok(())
     }

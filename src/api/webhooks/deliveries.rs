@@ -19,7 +19,7 @@ use crate::api::http::problem::{Problem, ProblemCode};
 use crate::api::http::routes::routes;
 use crate::hooks::test_event;
 use bellwire_core::hook::{DeliveryState, WebhookState};
-use bellwire_core::id::{EventId, HookDeliveryId, WebhookId};
+use bellwire_core::id::{EventId, WebhookDeliveryId, WebhookId};
 use bellwire_core::request_time;
 use bellwire_store::hooks::deliveries::{self, AttemptRow, DeliveryRow, ResendSelection};
 use bellwire_store::hooks::packing::{self, NewDelivery};
@@ -41,7 +41,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDeliveryResponse {
     /// Id of the request, sent as `webhook-id` with each attempt.
-    id: HookDeliveryId,
+    id: WebhookDeliveryId,
     /// State of the request.
     state: DeliveryState,
     /// Number of its events.
@@ -100,7 +100,7 @@ pub(crate) struct WebhookDeliveryDetail {
     #[serde(flatten)]
     delivery: WebhookDeliveryResponse,
     /// Last 200 attempts, in order of time.
-    tries: Vec<WebhookAttempt>,
+    recent_attempts: Vec<WebhookAttempt>,
     /// Events of the request. Null after it was accepted.
     #[schema(value_type = Option<Vec<Object>>)]
     body: Option<Vec<Value>>,
@@ -124,7 +124,7 @@ pub(crate) struct OfState {
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookReplay {
     /// Id of a single request.
-    webhook_delivery: Option<HookDeliveryId>,
+    webhook_delivery: Option<WebhookDeliveryId>,
     /// Earliest first due time of the requests.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
@@ -156,18 +156,18 @@ pub(crate) async fn list_deliveries(
     responses((status = 200, body = WebhookDeliveryDetail)))]
 pub(crate) async fn show_delivery(
     server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<WebhookId>,
-    PathId(delivery): PathId<HookDeliveryId>,
+    PathId(delivery): PathId<WebhookDeliveryId>,
 ) -> Result<axum::Json<WebhookDeliveryDetail>, Problem> {
     let webhook = find(&state, server.app.id, id).await?;
     let row = deliveries::find(&state.pool, webhook.id, delivery).await?;
     let row = row.ok_or_else(|| Problem::not_found("webhook delivery"))?;
-    let tries = deliveries::attempts(&state.pool, delivery, ATTEMPTS_MAX).await?;
+    let attempts = deliveries::attempts(&state.pool, delivery, ATTEMPTS_MAX).await?;
     let body = match &row.body {
         None => None,
         Some(sealed) => serde_json::from_slice(&state.vault.open(WEBHOOK_BODY, delivery, sealed)?).ok(),
     };
-    let tries = tries.into_iter().map(WebhookAttempt::from).collect();
-    Ok(axum::Json(WebhookDeliveryDetail { delivery: (&row).into(), tries, body }))
+    let recent_attempts = attempts.into_iter().map(WebhookAttempt::from).collect();
+    Ok(axum::Json(WebhookDeliveryDetail { delivery: (&row).into(), recent_attempts, body }))
 }
 
 /// Sends the event `webhook.test` to the webhook's receiver. The returned request shows the result.
@@ -181,7 +181,7 @@ pub(crate) async fn test(
         let detail = "The webhook is disabled, so nothing is sent to it.";
         return Err(Problem::new(ProblemCode::WebhookDisabled, detail).into());
     }
-    let (delivery, now) = (HookDeliveryId(state.clock.uuid()), state.clock.now());
+    let (delivery, now) = (WebhookDeliveryId(state.clock.uuid()), state.clock.now());
     let body = test_event(EventId(state.clock.uuid()), id, now);
     let new = NewDelivery {
         id: delivery,

@@ -96,15 +96,15 @@ describe("a request", () => {
   });
 
   it("of a test shows whether the receiver works", () => {
-    expect(trialWords({ state: "pending", tries: [] })).toBeUndefined();
-    expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({
+    expect(trialWords({ state: "pending", recent_attempts: [] })).toBeUndefined();
+    expect(trialWords({ state: "delivered", recent_attempts: [tried()] })).toMatchObject({
       tone: "accepted",
       word: "Test passed",
     });
-    expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe(
+    expect(trialWords({ state: "pending", recent_attempts: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe(
       "The receiver responded 503 after 35 ms: busy The request is retried.",
     );
-    expect(trialWords({ state: "failed", tries: [tried({ http_status: 503 })] })?.why).toBe(
+    expect(trialWords({ state: "failed", recent_attempts: [tried({ http_status: 503 })] })?.why).toBe(
       "The receiver responded 503 after 35 ms.",
     );
   });

@@ -204,13 +204,36 @@ async fn uncommitted_event_is_not_skipped() {
     assert_eq!(streamed(&api, &cursor).await.0, once(&["transactional"]));
 }
 
+/// Whether a schema is a page of a list: an object with rows, also in parts.
+fn has_rows(description: &Value, schema: &Value) -> bool {
+    let named = schema["$ref"].as_str().and_then(|name| description.pointer(name.trim_start_matches('#')));
+    let schema = named.unwrap_or(schema);
+    let parts = schema["allOf"].as_array().into_iter().flatten();
+    schema["properties"]["data"]["type"] == "array" || parts.into_iter().any(|part| has_rows(description, part))
+}
+
+/// Whether a path below a list belongs to its row: the list itself, a row, or an action on either.
+fn is_of_list(below: &str) -> bool {
+    let segments: Vec<&str> = below.split('/').skip(1).collect();
+    match segments.as_slice() {
+        [] | [_] => true,
+        [row, _] => row.starts_with('{'),
+        _ => false,
+    }
+}
+
 /// Returns the guide's table of lists: filters, and the operations below each list.
 fn table_of_lists(description: &Value) -> String {
     let paths = description["paths"].as_object().expect("paths");
+    let rows = |path: &str| {
+        has_rows(
+            description,
+            &description["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"],
+        )
+    };
     let mut table = "|list|filters|other operations|\n|---|---|---|\n".to_owned();
     for (path, item) in paths {
-        let page = &item["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
-        if !page.as_str().is_some_and(|name| name.ends_with("Page")) {
+        if !rows(path) {
             continue;
         }
         let parameters = item["get"]["parameters"].as_array().into_iter().flatten();
@@ -219,8 +242,10 @@ fn table_of_lists(description: &Value) -> String {
             filters.filter(|name| !["limit", "iterator"].contains(name)).map(|name| format!("`{name}`")).collect();
         let mut others = Vec::new();
         for (other, item) in paths {
-            let below = other.strip_prefix(path.as_str()).filter(|rest| rest.is_empty() || rest.starts_with("/{"));
-            let Some(below) = below.filter(|rest| !rest.trim_start_matches('/').contains('/')) else { continue };
+            let below = other.strip_prefix(path.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let Some(below) = below.filter(|rest| is_of_list(rest) && (rest.is_empty() || !rows(other))) else {
+                continue;
+            };
             let methods = item.as_object().expect("operations").keys().map(|method| method.to_uppercase());
             let methods: Vec<String> = methods.filter(|method| !(below.is_empty() && method == "GET")).collect();
             if !methods.is_empty() {

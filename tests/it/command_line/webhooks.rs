@@ -42,7 +42,7 @@ pub async fn webhooks_are_managed_at_the_shell() {
     assert_eq!((&pending["data"][0]["id"], &pending["data"][1]), (&json!(delivery), &json!(null)));
     assert_eq!(json("deliveries", &["--state", "failed"]).await["data"], json!([]));
     let story = json("deliveries", &[&delivery]).await;
-    assert_eq!((&story["body"][0]["type"], &story["tries"]), (&json!("webhook.test"), &json!([])));
+    assert_eq!((&story["body"][0]["type"], &story["recent_attempts"]), (&json!("webhook.test"), &json!([])));
     assert_eq!(json("replay", &["--delivery", &delivery]).await["replayed"], 0, "it has not failed");
     assert_eq!(json("replay", &["--since", "2026-01-01T00:00:00Z"]).await["replayed"], 0);
 

@@ -15,7 +15,7 @@ pub fn passkey_config() -> ApiConfig {
 
 /// Options for creating a passkey.
 pub async fn passkey_options(browser: &Browser<'_>) -> Value {
-    browser.call(Method::POST, "/v1/session/passkeys/options", None).await.ok(201)["options"].clone()
+    browser.call(Method::POST, "/v1/session/passkeys/options", None).await.ok(200)["options"].clone()
 }
 
 pub async fn try_add_passkey(browser: &Browser<'_>, credential: Value) -> Reply {

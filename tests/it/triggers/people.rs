@@ -161,7 +161,7 @@ async fn person_sees_and_takes_along_what_is_stored() {
     start_reminder(&app, json!({})).await;
     let properties = json!({"product": "coat"});
     report(&app, json!([{"name": "cart_added", "user_id": "ann", "properties": properties}])).await.ok(200);
-    let entries = app.get("/v1/apps/shop/trigger-entries?user=ann").await["data"].clone();
+    let entries = app.get("/v1/apps/shop/trigger-entries?user_id=ann").await["data"].clone();
     assert_eq!((&entries[0]["slug"], &entries[0]["cause"]), (&json!("reminder"), &json!("event:cart_added")));
     let by_browser = app.get(&format!("/v1/apps/shop/trigger-entries?subscription={}", browser.id)).await;
     assert_eq!(by_browser["data"], entries);

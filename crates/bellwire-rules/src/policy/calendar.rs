@@ -119,7 +119,7 @@ impl WeekDay {
 
 /// Hours on some days of the week. Hours past midnight belong to the day of their beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "WrittenWindow", into = "WrittenWindow")]
+#[serde(try_from = "CalendarWindow", into = "CalendarWindow")]
 pub struct Window {
     days: Vec<WeekDay>,
     hours: Hours,
@@ -129,7 +129,7 @@ pub struct Window {
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct WrittenWindow {
+pub struct CalendarWindow {
     /// Days of the week. Empty: all days.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     days: Vec<WeekDay>,
@@ -141,15 +141,15 @@ pub struct WrittenWindow {
     to: TimeOfDay,
 }
 
-impl TryFrom<WrittenWindow> for Window {
+impl TryFrom<CalendarWindow> for Window {
     type Error = &'static str;
 
-    fn try_from(WrittenWindow { days, from, to }: WrittenWindow) -> Result<Self, Self::Error> {
+    fn try_from(CalendarWindow { days, from, to }: CalendarWindow) -> Result<Self, Self::Error> {
         Ok(Self { days, hours: Ends { from, to }.try_into()? })
     }
 }
 
-impl From<Window> for WrittenWindow {
+impl From<Window> for CalendarWindow {
     fn from(Window { days, hours: Hours { from, to } }: Window) -> Self {
         Self { days, from, to }
     }

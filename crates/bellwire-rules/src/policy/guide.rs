@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use super::{Phase, RetryDelay};
+use super::{RetryDelay, RetryPhase};
 
 /// Maximum delay in milliseconds: one day.
 const DELAY_MAX_MS: u32 = 86_400_000;
@@ -78,12 +78,12 @@ impl Guide {
         }
         let Some(attempt) = retries_so_far.checked_sub(self.immediate_retries) else {
             let zero = Duration::ZERO;
-            return Some(RetryDelay { phase: Phase::Immediate, nominal: zero, shortest: zero, longest: zero });
+            return Some(RetryDelay { phase: RetryPhase::Immediate, nominal: zero, shortest: zero, longest: zero });
         };
         let nominal = Duration::from_millis(u64::from(self.base_delay_ms) << attempt.min(31))
             .min(Duration::from_millis(self.max_delay_ms.into()));
         Some(RetryDelay {
-            phase: Phase::Backoff,
+            phase: RetryPhase::Backoff,
             nominal,
             shortest: nominal.mul_f64(1.0 - self.jitter_share),
             longest: nominal.mul_f64(1.0 + self.jitter_share).min(Duration::from_millis(self.max_delay_ms.into())),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use super::{Phase, PolicyError, RetryDelay};
+use super::{PolicyError, RetryDelay, RetryPhase};
 use bellwire_core::named;
 
 /// Top-level members of this form; see also [`RETRY_MEMBERS`].
@@ -203,21 +203,21 @@ impl Phased {
         self.immediate + self.pre_backoff + self.backoff + self.post_backoff
     }
 
-    fn nominal_s(&self, retries_so_far: u32) -> Option<(Phase, f64)> {
+    fn nominal_s(&self, retries_so_far: u32) -> Option<(RetryPhase, f64)> {
         let (min_s, max_s) = (f64::from(self.min_delay_s), f64::from(self.max_delay_s));
         let mut i = retries_so_far;
         for (phase, count) in [
-            (Phase::Immediate, self.immediate),
-            (Phase::PreBackoff, self.pre_backoff),
-            (Phase::Backoff, self.backoff),
-            (Phase::PostBackoff, self.post_backoff),
+            (RetryPhase::Immediate, self.immediate),
+            (RetryPhase::PreBackoff, self.pre_backoff),
+            (RetryPhase::Backoff, self.backoff),
+            (RetryPhase::PostBackoff, self.post_backoff),
         ] {
             if i < count {
                 let delay_s = match phase {
-                    Phase::Immediate => 0.0,
-                    Phase::PreBackoff => min_s,
-                    Phase::Backoff => self.function.delay_s(i, count, min_s, max_s),
-                    Phase::PostBackoff => max_s,
+                    RetryPhase::Immediate => 0.0,
+                    RetryPhase::PreBackoff => min_s,
+                    RetryPhase::Backoff => self.function.delay_s(i, count, min_s, max_s),
+                    RetryPhase::PostBackoff => max_s,
                 };
                 return Some((phase, delay_s));
             }
@@ -236,10 +236,10 @@ impl Phased {
     pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {
         match self.nominal_s(retries_so_far) {
             None => String::new(),
-            Some((Phase::Immediate, _)) => format!("numNoDelayRetries = {}", self.immediate),
-            Some((Phase::PreBackoff, _)) => format!("minDelayTarget = {} s", self.min_delay_s),
-            Some((Phase::PostBackoff, _)) => format!("maxDelayTarget = {} s", self.max_delay_s),
-            Some((Phase::Backoff, _)) => {
+            Some((RetryPhase::Immediate, _)) => format!("numNoDelayRetries = {}", self.immediate),
+            Some((RetryPhase::PreBackoff, _)) => format!("minDelayTarget = {} s", self.min_delay_s),
+            Some((RetryPhase::PostBackoff, _)) => format!("maxDelayTarget = {} s", self.max_delay_s),
+            Some((RetryPhase::Backoff, _)) => {
                 let step = retries_so_far - self.immediate - self.pre_backoff + 1;
                 let (function, from, to) = (self.function.name(), self.min_delay_s, self.max_delay_s);
                 format!("{function} backoff from {from} to {to} s, step {step} of {}", self.backoff)

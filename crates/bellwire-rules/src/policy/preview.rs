@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::decide::GUIDE_WINDOW;
-use super::{Phase, Policy, Retry, RetryDelay};
+use super::{Policy, Retry, RetryDelay, RetryPhase};
 
 /// Retries of a policy in order. Times are nominal: without holds, breakers and the duration of POSTs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -51,8 +51,8 @@ pub struct RetrySpan {
     pub first: u32,
     /// Number of the last retry.
     pub last: u32,
-    /// Phase of these retries.
-    pub phase: Phase,
+    /// RetryPhase of these retries.
+    pub phase: RetryPhase,
     /// Seconds after the previous attempt, without jitter.
     pub delay_s: f64,
     /// Shortest possible delay with jitter, in seconds.
@@ -128,10 +128,10 @@ impl fmt::Display for Timetable {
             let retry =
                 if row.first == row.last { row.first.to_string() } else { format!("{}–{}", row.first, row.last) };
             let phase = match row.phase {
-                Phase::Immediate => "immediate",
-                Phase::PreBackoff => "pre-backoff",
-                Phase::Backoff => "backoff",
-                Phase::PostBackoff => "post-backoff",
+                RetryPhase::Immediate => "immediate",
+                RetryPhase::PreBackoff => "pre-backoff",
+                RetryPhase::Backoff => "backoff",
+                RetryPhase::PostBackoff => "post-backoff",
             };
             let range = format!("{:.2}–{:.2}", row.shortest_s, row.longest_s);
             writeln!(f, "{retry:>15}  {phase:<12}  {:>12.2}  {range:>25}  {:>14.2}", row.delay_s, row.elapsed_s)?;

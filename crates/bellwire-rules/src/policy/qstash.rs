@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::expression::Expression;
 use super::fields::Fields;
-use super::{Phase, RetryDelay};
+use super::{RetryDelay, RetryPhase};
 
 pub(super) const MEMBERS: [&str; 2] = ["retries", "retryDelay"];
 const DELAY_MAX_S: f64 = 86_400.0;
@@ -59,7 +59,7 @@ impl Scripted {
 
     pub(super) fn step(&self, retries_so_far: u32) -> Option<RetryDelay> {
         let nominal = *self.delays.get(usize::try_from(retries_so_far).ok()?)?;
-        Some(RetryDelay { phase: Phase::Backoff, nominal, shortest: nominal, longest: nominal })
+        Some(RetryDelay { phase: RetryPhase::Backoff, nominal, shortest: nominal, longest: nominal })
     }
 
     pub(super) fn arithmetic(&self, retries_so_far: u32) -> String {

@@ -196,7 +196,7 @@ pub enum Mishap {
 
 named! {
     /// A scenario that is built in.
-    pub enum BuiltIn {
+    pub enum BuiltInScenario {
         /// A million deliveries to a gateway without faults.
         Calm = "calm",
         /// A steady stream while the gateway answers 503 to everything for a minute.
@@ -216,7 +216,7 @@ named! {
     }
 }
 
-impl BuiltIn {
+impl BuiltInScenario {
     fn text(self) -> &'static str {
         match self {
             Self::Calm => include_str!("scenarios/calm.json"),
@@ -238,12 +238,12 @@ impl BuiltIn {
 impl Scenario {
     /// Returns the names of the built-in scenarios.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        BuiltIn::ALL.into_iter().map(BuiltIn::name)
+        BuiltInScenario::ALL.into_iter().map(BuiltInScenario::name)
     }
 
     /// Returns the JSON of a built-in scenario.
     pub fn built_in(name: &str) -> Option<&'static str> {
-        BuiltIn::from_name(name).map(BuiltIn::text)
+        BuiltInScenario::from_name(name).map(BuiltInScenario::text)
     }
 
     /// Parses and checks a scenario.

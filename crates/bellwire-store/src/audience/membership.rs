@@ -14,7 +14,7 @@ use crate::transactions::begin;
 use crate::triggers::observing::observe_browser;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
-use bellwire_core::permission::{BrowserRight, Join, RefusedField, Speaker};
+use bellwire_core::permission::{BrowserRight, RefusedField, Speaker, TopicJoin};
 use bellwire_rules::campaign::trigger::Cause;
 use bellwire_vault::Vault;
 
@@ -156,7 +156,7 @@ async fn leave_all_but(
 ) -> Result<(), sqlx::Error> {
     let mut left: Vec<i32> = joined(conn, id).await?.into_keys().filter(|topic| !kept.contains(topic)).collect();
     if *by != Speaker::Server {
-        left = topics::with_right(conn, &left, Join::Anyone).await?;
+        left = topics::with_right(conn, &left, TopicJoin::Anyone).await?;
     }
     leave(conn, id, &left).await
 }
@@ -169,7 +169,7 @@ pub(crate) async fn leave_all(conn: &mut PgConnection, id: SubscriptionId) -> Re
 /// Removes a subscription from topics that only servers may join it to.
 pub(crate) async fn leave_closed(conn: &mut PgConnection, id: SubscriptionId) -> Result<(), sqlx::Error> {
     let there: Vec<i32> = joined(conn, id).await?.into_keys().collect();
-    let closed = topics::with_right(conn, &there, Join::Server).await?;
+    let closed = topics::with_right(conn, &there, TopicJoin::Server).await?;
     leave(conn, id, &closed).await
 }
 

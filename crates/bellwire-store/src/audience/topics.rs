@@ -16,7 +16,7 @@ use crate::results::WriteOutcome;
 use crate::transactions::{begin, begin_by_index};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::id::{AppId, LaneId, MessageId};
-use bellwire_core::permission::{BrowserRight, BrowsersMay, Join, Maker, Speaker};
+use bellwire_core::permission::{BrowserRight, BrowsersMay, Maker, Speaker, TopicJoin};
 
 pub const TOPICS_MAX: i64 = 10_000;
 /// Maximum topics of one app that browsers created. The remaining topics are for servers.
@@ -32,7 +32,7 @@ const CHUNK: i64 = 10_000;
 pub struct Topic {
     pub id: i32,
     pub name: String,
-    pub join: Join,
+    pub join: TopicJoin,
 }
 
 /// Returns the existing topics, and the names of the missing ones. Missing topics are created first if the caller may create
@@ -43,7 +43,7 @@ pub async fn ensure(
     let mut there = fetch_all!(
         &mut *conn,
         Topic,
-        r#"SELECT id, name, join_by AS "join: Join" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
+        r#"SELECT id, name, join_by AS "join: TopicJoin" FROM topics WHERE app = $1 AND name = ANY($2) FOR KEY SHARE"#,
         (app.0, names)
     )?;
     let is_missing = |name: &&String| !there.iter().any(|topic| topic.name == **name);
@@ -60,7 +60,7 @@ pub async fn ensure(
     Ok((there, Vec::new()))
 }
 
-pub(crate) async fn with_right(conn: &mut PgConnection, topics: &[i32], join: Join) -> sqlx::Result<Vec<i32>> {
+pub(crate) async fn with_right(conn: &mut PgConnection, topics: &[i32], join: TopicJoin) -> sqlx::Result<Vec<i32>> {
     if topics.is_empty() {
         return Ok(Vec::new());
     }
@@ -114,7 +114,7 @@ async fn make(
         conn,
         Topic,
         r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
-         ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: Join""#,
+         ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: TopicJoin""#,
         (app.0, &names, by.maker().name(), now)
     )
 }
@@ -155,7 +155,7 @@ pub(crate) async fn hold_for_later(
 pub struct TopicRow {
     pub id: i32,
     pub name: String,
-    pub join: Join,
+    pub join: TopicJoin,
     pub made_by: Maker,
     /// Entry in the preferences of visitors, as the API wrote it.
     pub display: Option<Value>,
@@ -168,7 +168,7 @@ pub async fn list(
     executor: impl PgExecutor<'_>, app: AppId, name: Option<&str>, page: Keyset,
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
     paged!(executor, page, TopicRow,
-        [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.display, t.created_at,
+        [r#"SELECT t.id, t.name, t.join_by AS "join: TopicJoin", t.made_by AS "made_by: Maker", t.display, t.created_at,
              coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0)::bigint AS "members!"
          FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id"# < "$3
          ORDER BY t.id" DESC "LIMIT $4"],
@@ -186,7 +186,7 @@ pub enum SetTopicResult {
 
 /// Creates a topic for a server, or changes the callers that may join an existing one.
 pub async fn set(
-    conn: &mut PgConnection, app: AppId, name: &str, join: Join, now: Timestamp,
+    conn: &mut PgConnection, app: AppId, name: &str, join: TopicJoin, now: Timestamp,
 ) -> Result<SetTopicResult, sqlx::Error> {
     let room = room(conn, app, &Speaker::Server).await?;
     let is_new = fetch_one!(
@@ -204,7 +204,9 @@ pub async fn set(
 }
 
 /// Changes the callers that may join a topic. Its subscriptions stay.
-pub async fn change(conn: &mut PgConnection, app: AppId, name: &str, join: Join) -> Result<WriteOutcome, sqlx::Error> {
+pub async fn change(
+    conn: &mut PgConnection, app: AppId, name: &str, join: TopicJoin,
+) -> Result<WriteOutcome, sqlx::Error> {
     let done = rows_affected!(
         conn,
         "UPDATE topics SET join_by = $3 WHERE app = $1 AND name = $2",

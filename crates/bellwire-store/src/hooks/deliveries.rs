@@ -11,7 +11,7 @@ use crate::audience::subscriptions::row::{SubscriptionKeys, left_by_users};
 use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::hook::DeliveryState;
-use bellwire_core::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
+use bellwire_core::id::{AppId, SubscriptionId, WebhookDeliveryId, WebhookId};
 use bellwire_vault::{Vault, WEBHOOK_BODY};
 
 /// Rows that retention deletes at a time, each with its attempts.
@@ -20,7 +20,7 @@ const CHUNK: i64 = 2_000;
 /// A request under this process's lease.
 #[derive(Debug)]
 pub struct Claimed {
-    pub id: HookDeliveryId,
+    pub id: WebhookDeliveryId,
     pub lease: Uuid,
     /// Encrypted body of the request.
     pub body: Vec<u8>,
@@ -41,14 +41,14 @@ pub async fn claim(
         r#"UPDATE webhook_deliveries SET lease = $3, due_at = $4 WHERE id = ANY (ARRAY(
              SELECT id FROM webhook_deliveries WHERE webhook = $1 AND state = 'pending' AND due_at <= $2
              ORDER BY due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED))
-           RETURNING id AS "id: HookDeliveryId", lease AS "lease!", body AS "body!", retries"#,
+           RETURNING id AS "id: WebhookDeliveryId", lease AS "lease!", body AS "body!", retries"#,
         (webhook.0, now, lease, now + LEASE, i64::try_from(limit).unwrap_or(i64::MAX))
     )
 }
 
 #[derive(Debug)]
 pub struct Settled {
-    pub id: HookDeliveryId,
+    pub id: WebhookDeliveryId,
     pub lease: Uuid,
     pub state: DeliveryState,
     /// Time of the next attempt, if still pending.
@@ -88,7 +88,7 @@ pub async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
 }
 
 /// Makes unsent requests due at a later time, without using up an attempt.
-pub async fn give_back(pool: &PgPool, unsent: &[(HookDeliveryId, Uuid)], due_at: Timestamp) -> sqlx::Result<()> {
+pub async fn give_back(pool: &PgPool, unsent: &[(WebhookDeliveryId, Uuid)], due_at: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = unsent.iter().map(|(id, lease)| (id.0, *lease)).unzip();
     execute!(
         pool,
@@ -100,7 +100,7 @@ pub async fn give_back(pool: &PgPool, unsent: &[(HookDeliveryId, Uuid)], due_at:
 
 #[derive(Debug)]
 pub struct DeliveryRow {
-    pub id: HookDeliveryId,
+    pub id: WebhookDeliveryId,
     pub state: DeliveryState,
     pub events: i32,
     /// Encrypted body of the request.
@@ -116,7 +116,7 @@ pub async fn list(
     pool: &PgPool, webhook: WebhookId, state: Option<DeliveryState>, page: Keyset,
 ) -> sqlx::Result<Vec<DeliveryRow>> {
     paged!(pool, page, DeliveryRow,
-        [r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
+        [r#"SELECT id AS "id: WebhookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
                   created_at, ended_at
            FROM webhook_deliveries WHERE webhook = $1 AND ($2::text IS NULL OR state = $2) AND id"# < "$3
            ORDER BY id" DESC "LIMIT $4"],
@@ -126,12 +126,12 @@ pub async fn list(
 
 /// Returns one request with its body.
 pub async fn find(
-    executor: impl PgExecutor<'_>, webhook: WebhookId, id: HookDeliveryId,
+    executor: impl PgExecutor<'_>, webhook: WebhookId, id: WebhookDeliveryId,
 ) -> sqlx::Result<Option<DeliveryRow>> {
     fetch_optional!(
         executor,
         DeliveryRow,
-        r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, body, attempts, due_at, created_at,
+        r#"SELECT id AS "id: WebhookDeliveryId", state AS "state: DeliveryState", events, body, attempts, due_at, created_at,
                   ended_at
            FROM webhook_deliveries WHERE webhook = $1 AND id = $2"#,
         (webhook.0, id.0)
@@ -147,7 +147,7 @@ pub struct AttemptRow {
     pub reason: Option<String>,
 }
 
-pub async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> sqlx::Result<Vec<AttemptRow>> {
+pub async fn attempts(pool: &PgPool, id: WebhookDeliveryId, limit: i64) -> sqlx::Result<Vec<AttemptRow>> {
     let mut newest = fetch_all!(
         pool,
         AttemptRow,
@@ -178,7 +178,7 @@ pub async fn backlog(pool: &PgPool) -> sqlx::Result<WebhookBacklog> {
 /// Failed requests to send again.
 #[derive(Debug, Clone, Copy)]
 pub enum ResendSelection {
-    One(HookDeliveryId),
+    One(WebhookDeliveryId),
     Since(Timestamp),
 }
 

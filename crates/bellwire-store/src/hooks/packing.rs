@@ -12,7 +12,7 @@ use crate::outcomes::alerts::{self, Alert, AlertKind};
 use crate::outcomes::stream::{self, Position, StreamRow};
 use crate::transactions::begin_by_index;
 use bellwire_core::clock::{Timestamp, derived_uuid_of};
-use bellwire_core::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
+use bellwire_core::id::{AppId, CampaignId, EventId, MessageId, SubscriptionId, WebhookDeliveryId, WebhookId};
 
 pub const NOTES_MAX: i64 = 5_000;
 /// Maximum stream events read in one round.
@@ -58,7 +58,7 @@ pub struct Note {
 
 #[derive(Debug)]
 pub struct NewDelivery {
-    pub id: HookDeliveryId,
+    pub id: WebhookDeliveryId,
     pub webhook: WebhookId,
     pub events: usize,
     /// Encrypted body of the request.

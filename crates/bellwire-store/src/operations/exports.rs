@@ -11,7 +11,7 @@ use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::hook::WebhookState;
 use bellwire_core::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
-use bellwire_core::permission::Join;
+use bellwire_core::permission::TopicJoin;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_rules::campaign::state::CampaignState;
 
@@ -147,7 +147,7 @@ pub async fn vapid_keys(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<VapidKeyO
 pub struct TopicOut {
     pub id: i32,
     pub name: String,
-    pub join: Join,
+    pub join: TopicJoin,
     pub policy: Option<Value>,
     pub display: Option<Value>,
 }
@@ -157,7 +157,7 @@ pub async fn topics(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::
     fetch_all!(
         pool,
         TopicOut,
-        r#"SELECT id, name, join_by AS "join: Join", policy, display FROM topics WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3"#,
+        r#"SELECT id, name, join_by AS "join: TopicJoin", policy, display FROM topics WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3"#,
         (app.0, after, limit)
     )
 }

@@ -4120,20 +4120,35 @@ export interface components {
          * @description A scenario that is built in.
          * @enum {string}
          */
-        BuiltIn: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
+        BuiltInScenario: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
         /**
          * @description Times at which promotional and engagement deliveries may be sent. At other times they wait, unless their time to live ends
          *     before the next allowed time: then they expire. Transactional deliveries are sent at any time.
          */
         CalendarSettings: {
             /** @description Windows in the app's time zone during which engagement deliveries are sent, at most 50. Empty: at any time. */
-            off_peak?: components["schemas"]["WrittenWindow"][];
+            off_peak?: components["schemas"]["CalendarWindow"][];
             quiet_hours?: components["schemas"]["Hours"] | null;
             /**
              * @description IANA time zone of the app. It applies to `off_peak`, and to recipients whose own zone is unknown.
              * @example Europe/Berlin
              */
             timezone: string;
+        };
+        /** @description JSON form of a [`Window`]. */
+        CalendarWindow: {
+            /** @description Days of the week. Empty: all days. */
+            days?: components["schemas"]["WeekDay"][];
+            /**
+             * @description Time of day at which it opens.
+             * @example 10:00
+             */
+            from: string;
+            /**
+             * @description Time of day at which it closes.
+             * @example 16:00
+             */
+            to: string;
         };
         /** @description Campaign of an app. */
         Campaign: {
@@ -5001,19 +5016,6 @@ export interface components {
              */
             at: string;
         };
-        /** @description Bucket of a histogram. */
-        Class: {
-            /**
-             * Format: int64
-             * @description Number of values in the bucket.
-             */
-            n: number;
-            /**
-             * Format: double
-             * @description Upper bound, included. Null: unbounded.
-             */
-            up_to?: number | null;
-        };
         /** @description Data that a page needs to subscribe. */
         Config: {
             /** @description Public VAPID key in base64url: `applicationServerKey` of `pushManager.subscribe`. */
@@ -5098,6 +5100,16 @@ export interface components {
              * @description Sum of the values.
              */
             value: number;
+        };
+        /** @description A new API key and its secret. */
+        CreatedApiKey: components["schemas"]["ApiKeyResponse"] & {
+            /** @description Secret for `Authorization: Bearer …`. It is shown only now. */
+            secret: string;
+        };
+        /** @description A new app and its first VAPID key. */
+        CreatedApp: components["schemas"]["AppResponse"] & {
+            /** @description First VAPID key of the app. */
+            vapid_key: components["schemas"]["VapidKeyResponse"];
         };
         /** @description Operation on dead letters. */
         DeadLetterActionResponse: {
@@ -6047,7 +6059,19 @@ export interface components {
              */
             numRetries?: number | null;
         };
-        HookDeliveryId: string;
+        /** @description Bucket of a histogram. */
+        HistogramBucket: {
+            /**
+             * Format: int64
+             * @description Number of values in the bucket.
+             */
+            n: number;
+            /**
+             * Format: double
+             * @description Upper bound, included. Null: unbounded.
+             */
+            up_to?: number | null;
+        };
         /** @description Hours from one time of day to another, excluded. They pass midnight if the end is earlier. */
         Hours: {
             /** @example 22:00 */
@@ -6156,7 +6180,7 @@ export interface components {
              */
             restored: number;
             /** @description First ten rows of a dry run with their columns. Only in its response. */
-            sample?: components["schemas"]["SampleRow"][];
+            sample?: components["schemas"]["ImportSampleRow"][];
             /**
              * Format: int64
              * @description Lines imported without an optional value that cannot be parsed.
@@ -6194,6 +6218,18 @@ export interface components {
             /** @description Iterator of the previous page, with newer rows. Null on the first page. */
             prev_iterator?: string | null;
         };
+        /** @description A row of a dry run. */
+        ImportSampleRow: {
+            /** @description Cells of the row, including members of nested objects. */
+            cells: components["schemas"]["SampleCell"][];
+            /**
+             * Format: int64
+             * @description Number of the line, or of the array element, from 1.
+             */
+            line: number;
+            /** @description Result of the row: `read`, `left_out` (skipped) or `refused`. */
+            outcome: string;
+        };
         /** @description An estimate with its confidence interval of 95 %. It is wider until the result is final. */
         Interval: {
             /**
@@ -6229,11 +6265,6 @@ export interface components {
             /** @description Link to send to the teammate. */
             link: components["schemas"]["Link"];
         };
-        /**
-         * @description Callers that may join and leave a topic, as stored in `topics.join_by`.
-         * @enum {string}
-         */
-        Join: "anyone" | "server";
         /** @description Order to a lane. The body may be omitted. */
         LaneOrderRequest: {
             /** @description `https://host[:port]`. By default `*`: all origins, including later ones. */
@@ -6811,11 +6842,6 @@ export interface components {
             id: components["schemas"]["MessageId"];
             update?: components["schemas"]["MessageId"] | null;
         };
-        /**
-         * @description A way to sign in.
-         * @enum {string}
-         */
-        Method: "password" | "link" | "api_key" | "oidc";
         /** @description A reliability metric with its state. */
         MetricReading: {
             /**
@@ -6863,11 +6889,6 @@ export interface components {
             /** @description Scopes of the key: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`. */
             scopes: components["schemas"]["Scope"][];
         };
-        /** @description A new API key and its secret. */
-        NewApiKeyResponse: components["schemas"]["ApiKeyResponse"] & {
-            /** @description Secret for `Authorization: Bearer …`. It is shown only now. */
-            secret: string;
-        };
         /** @description App to create. */
         NewApp: {
             /** @description Whether subscriptions with endpoints outside the known push services are accepted. */
@@ -6889,11 +6910,6 @@ export interface components {
             subject: string;
             /** @description Names of open topics to create with the app, at most 50. */
             topics?: string[];
-        };
-        /** @description A new app and its first VAPID key. */
-        NewAppResponse: components["schemas"]["AppResponse"] & {
-            /** @description First VAPID key of the app. */
-            vapid_key: components["schemas"]["VapidKeyResponse"];
         };
         /** @description Consent to store. */
         NewConsent: {
@@ -6921,10 +6937,7 @@ export interface components {
             form?: components["schemas"]["ProofForm"];
             /** @description Display name of the key, 1 to 200 characters. */
             name: string;
-            /** @description For `ES256`: the public key, as PEM text or JWK. */
-            public_key?: {
-                [key: string]: unknown;
-            } | null;
+            public_key?: components["schemas"]["PublicKeyInput"] | null;
             /** @description For `HS256`: an existing secret of your backend, 32 to 255 bytes of ASCII. By default one is generated. */
             secret?: string | null;
         };
@@ -6948,7 +6961,7 @@ export interface components {
             locale?: string | null;
             muted?: components["schemas"]["Muted"] | null;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
-            replaces?: components["schemas"]["Replaced"] | null;
+            replaces?: components["schemas"]["ReplacedSubscription"] | null;
             /** @description Value of `PushSubscription.toJSON()`. */
             subscription: components["schemas"]["PushSubscription"];
             /** @description All tags, at most 50 of at most 64 characters. From a browser only if the app allows it. */
@@ -7223,10 +7236,10 @@ export interface components {
         Period: number | string;
         /** @description A sent or waiting delivery to the person. */
         PersonDelivery: components["schemas"]["FoundDelivery"] & {
+            /** @description Content of the message, until some minutes after its last delivery has ended. */
+            message_content: components["schemas"]["MessageContentResponse"];
             /** @description Receipts from the browser. */
             receipts: components["schemas"]["ReceiptResponse"][];
-            /** @description Content of the message, until some minutes after its last delivery has ended. */
-            said: components["schemas"]["MessageContentResponse"];
         };
         /** @description An event of a person. */
         PersonEvent: {
@@ -7251,7 +7264,7 @@ export interface components {
             value?: number | null;
         };
         /** @description All stored data of a person. */
-        PersonExport: components["schemas"]["PersonHead"] & {
+        PersonExport: components["schemas"]["PersonSummary"] & {
             /** @description Always `true` and the last member. If it is missing, the export was interrupted. */
             complete: boolean;
             /** @description Deliveries to these subscriptions while the person used them, as long as history is kept. */
@@ -7300,8 +7313,13 @@ export interface components {
              */
             unclicked_to?: string | null;
         };
+        /** @description A subscription in the export of a person. */
+        PersonSubscription: components["schemas"]["SubscriptionResponse"] & {
+            /** @description Origin of its endpoint. The full endpoint and the keys are secret, because they would allow sending to the browser. */
+            endpoint_origin: string;
+        };
         /** @description Stored data about the person, apart from subscriptions and deliveries. */
-        PersonHead: {
+        PersonSummary: {
             /** @description App of the user. */
             app: string;
             /**
@@ -7317,16 +7335,6 @@ export interface components {
             /** @description Campaigns that events let the person enter, with the message still to come. */
             waits: components["schemas"]["TriggerEntry"][];
         };
-        /** @description A subscription in the export of a person. */
-        PersonSubscription: components["schemas"]["SubscriptionResponse"] & {
-            /** @description Origin of its endpoint. The full endpoint and the keys are secret, because they would allow sending to the browser. */
-            endpoint_origin: string;
-        };
-        /**
-         * @description Position of a retry in its timetable.
-         * @enum {string}
-         */
-        Phase: "immediate" | "pre_backoff" | "backoff" | "post_backoff";
         /** @description Policy in the form of Amazon SNS: phases of retries, or a preset. */
         PhasedPolicy: {
             /**
@@ -7469,7 +7477,7 @@ export interface components {
         };
         /** @description Hypothetical delivery whose retry timetable is requested. */
         PolicyPreviewRequest: {
-            place?: components["schemas"]["PolicyLevel"] | null;
+            level?: components["schemas"]["PolicyLevel"] | null;
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             subscription?: components["schemas"]["SubscriptionId"] | null;
             tier?: components["schemas"]["TierRef"] | null;
@@ -7499,10 +7507,10 @@ export interface components {
         PolicyResponse: {
             backlog?: components["schemas"]["SubscriptionBacklog"] | null;
             in_force?: components["schemas"]["DeliveryPolicy"] | null;
+            /** @description Level of the policy. */
+            level: components["schemas"]["PolicyLevel"];
             /** @description Name of the tier or topic, or id of the subscription. */
             name: string;
-            /** @description Level of the policy. */
-            place: components["schemas"]["PolicyLevel"];
             policy?: components["schemas"]["DeliveryPolicy"] | null;
             /** @description Warnings about the policy. */
             warnings?: components["schemas"]["FieldError"][];
@@ -7865,6 +7873,10 @@ export interface components {
          * @enum {string}
          */
         ProofForm: "jwt" | "hmac";
+        /** @description Public key of a new identity key. */
+        PublicKeyInput: string | {
+            [key: string]: unknown;
+        };
         /** @description Keys of a `PushSubscription`, in base64 or base64url, with or without padding. */
         PushKeys: {
             /** @description Authentication secret of 16 bytes. */
@@ -7961,10 +7973,10 @@ export interface components {
         };
         /** @description Result of several receipts. */
         ReceiptsAccepted: {
+            /** @description Accepted receipts, repeats included. */
+            accepted: number;
             /** @description Receipts that cannot be parsed or have an invalid token. */
             refused: number;
-            /** @description Accepted receipts, repeats included. */
-            taken: number;
         };
         /**
          * @description Recipients of a message: exactly one of `subscriptions`, `users`, `topic` and `all`. `segment` is used alone, or with `topic`
@@ -8011,9 +8023,9 @@ export interface components {
         /** @description Reliability metrics of a group of lanes and tiers. */
         ReliabilityFigures: {
             /** @description Accepted deliveries by the number of POSTs. */
-            attempts_to_success: components["schemas"]["Class"][];
+            attempts_to_success: components["schemas"]["HistogramBucket"][];
             /** @description Accepted deliveries by the seconds since the acceptance of their message. */
-            delay_seconds: components["schemas"]["Class"][];
+            delay_seconds: components["schemas"]["HistogramBucket"][];
             /**
              * Format: int64
              * @description Queue rows that were changed or restored outside Bellwire. They are never sent.
@@ -8025,7 +8037,7 @@ export interface components {
              */
             retry_tokens_late: number;
             /** @description Queue rows by the seconds between their due time and the claim. */
-            schedule_lag_seconds: components["schemas"]["Class"][];
+            schedule_lag_seconds: components["schemas"]["HistogramBucket"][];
             /**
              * Format: int64
              * @description Deliveries accepted later than the tier's `sla_seconds`, and dead or expired ones.
@@ -8056,7 +8068,7 @@ export interface components {
             until: string;
         };
         /** @description Subscription to replace. */
-        Replaced: {
+        ReplacedSubscription: {
             /** @description Id of the subscription. */
             id: components["schemas"]["SubscriptionId"];
             /** @description Token of the subscription. Required from browsers, not from servers. */
@@ -8127,6 +8139,11 @@ export interface components {
              */
             people: number;
         };
+        /**
+         * @description Position of a retry in its timetable.
+         * @enum {string}
+         */
+        RetryPhase: "immediate" | "pre_backoff" | "backoff" | "post_backoff";
         /** @description Retries from number `first` to `last` (from 1), each with the same delay. */
         RetrySpan: {
             /**
@@ -8154,8 +8171,8 @@ export interface components {
              * @description Longest possible delay with jitter, in seconds.
              */
             longest_s: number;
-            /** @description Phase of these retries. */
-            phase: components["schemas"]["Phase"];
+            /** @description RetryPhase of these retries. */
+            phase: components["schemas"]["RetryPhase"];
             /**
              * Format: double
              * @description Shortest possible delay with jitter, in seconds.
@@ -8175,18 +8192,6 @@ export interface components {
             field?: string | null;
             /** @description Value, at most 100 characters. Null: empty, ignored or secret. */
             value?: string | null;
-        };
-        /** @description A row of a dry run. */
-        SampleRow: {
-            /** @description Cells of the row, including members of nested objects. */
-            cells: components["schemas"]["SampleCell"][];
-            /**
-             * Format: int64
-             * @description Number of the line, or of the array element, from 1.
-             */
-            line: number;
-            /** @description Result of the row: `read`, `left_out` (skipped) or `refused`. */
-            outcome: string;
         };
         /**
          * @description Permission of a key. No scope includes another. An operator's key may do everything in all apps.
@@ -8459,10 +8464,15 @@ export interface components {
             /** @description Password of the teammate. */
             password?: string | null;
         };
+        /**
+         * @description A way to sign in.
+         * @enum {string}
+         */
+        SignInMethod: "password" | "link" | "api_key" | "oidc";
         /** @description Ways to sign in to this server. */
         SignInMethods: {
             /** @description Available ways to sign in. */
-            methods: components["schemas"]["Method"][];
+            methods: components["schemas"]["SignInMethod"][];
             oidc?: components["schemas"]["OidcMethod"] | null;
         };
         /** @description Result of a simulation. */
@@ -8472,7 +8482,7 @@ export interface components {
             /** @description Result with the tried policy. */
             report: components["schemas"]["SimulationReport"];
             /** @description Simulated situation. */
-            scenario: components["schemas"]["BuiltIn"];
+            scenario: components["schemas"]["BuiltInScenario"];
             /** @description Tier of all deliveries. */
             tier: components["schemas"]["Tier"];
             today?: components["schemas"]["SimulationReport"] | null;
@@ -9038,7 +9048,7 @@ export interface components {
         /** @description Changes of a topic. */
         TopicChange: {
             display?: components["schemas"]["TopicDisplay"] | null;
-            join?: components["schemas"]["Join"] | null;
+            join?: components["schemas"]["TopicJoin"] | null;
         };
         /** @description Entry of a topic in `<bellwire-preferences>`. */
         TopicDisplay: {
@@ -9057,6 +9067,11 @@ export interface components {
             title: string;
         };
         /**
+         * @description Callers that may join and leave a topic, as stored in `topics.join_by`.
+         * @enum {string}
+         */
+        TopicJoin: "anyone" | "server";
+        /**
          * @description Kind of creator of a topic, as stored in `topics.made_by`.
          * @enum {string}
          */
@@ -9065,7 +9080,7 @@ export interface components {
         TopicRequest: {
             display?: components["schemas"]["TopicDisplay"] | null;
             /** @description Callers that can join the topic. By default `anyone`. */
-            join?: components["schemas"]["Join"];
+            join?: components["schemas"]["TopicJoin"];
             policy?: components["schemas"]["DeliveryPolicy"] | null;
         };
         /** @description Topic of an app. */
@@ -9077,7 +9092,7 @@ export interface components {
             created_at: string;
             display?: components["schemas"]["TopicDisplay"] | null;
             /** @description Callers that can join and leave the topic: `anyone`, or only a `server` with an API key. */
-            join: components["schemas"]["Join"];
+            join: components["schemas"]["TopicJoin"];
             /** @description Creator of the topic. */
             made_by: components["schemas"]["TopicMaker"];
             /**
@@ -9392,8 +9407,9 @@ export interface components {
                 [key: string]: unknown;
             }[] | null;
             /** @description Last 200 attempts, in order of time. */
-            tries: components["schemas"]["WebhookAttempt"][];
+            recent_attempts: components["schemas"]["WebhookAttempt"][];
         };
+        WebhookDeliveryId: string;
         /** @description A request to a webhook's receiver. */
         WebhookDeliveryResponse: {
             /**
@@ -9422,7 +9438,7 @@ export interface components {
              */
             events: number;
             /** @description Id of the request, sent as `webhook-id` with each attempt. */
-            id: components["schemas"]["HookDeliveryId"];
+            id: components["schemas"]["WebhookDeliveryId"];
             /** @description State of the request. */
             state: components["schemas"]["WebhookDeliveryState"];
         };
@@ -9460,7 +9476,7 @@ export interface components {
              * @description Earliest first due time of the requests.
              */
             since?: string | null;
-            webhook_delivery?: components["schemas"]["HookDeliveryId"] | null;
+            webhook_delivery?: components["schemas"]["WebhookDeliveryId"] | null;
         };
         /** @description Result of a replay. */
         WebhookReplayed: {
@@ -9610,21 +9626,6 @@ export interface components {
          * @enum {string}
          */
         WithoutWinner: "first" | "stop";
-        /** @description JSON form of a [`Window`]. */
-        WrittenWindow: {
-            /** @description Days of the week. Empty: all days. */
-            days?: components["schemas"]["WeekDay"][];
-            /**
-             * @description Time of day at which it opens.
-             * @example 10:00
-             */
-            from: string;
-            /**
-             * @description Time of day at which it closes.
-             * @example 16:00
-             */
-            to: string;
-        };
     };
     responses: {
         /** @description A parameter, a header or the syntax of the body is invalid; `errors` names each */
@@ -10030,6 +10031,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10060,7 +10063,7 @@ export interface operations {
                      *       "weight": 0
                      *     }
                      */
-                    "application/json": components["schemas"]["NewAppResponse"];
+                    "application/json": components["schemas"]["CreatedApp"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -10365,6 +10368,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10384,7 +10389,7 @@ export interface operations {
                      *       "secret": "…"
                      *     }
                      */
-                    "application/json": components["schemas"]["NewApiKeyResponse"];
+                    "application/json": components["schemas"]["CreatedApiKey"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -10956,6 +10961,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -11767,6 +11774,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -14702,7 +14711,7 @@ export interface operations {
     engagement_show: {
         parameters: {
             query?: {
-                /** @description Days in UTC, today included: 1 to 365; 28 by default. */
+                /** @description Days in UTC, today included: 1 to 366; 28 by default. */
                 days?: number;
             };
             header?: {
@@ -15699,6 +15708,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -15913,6 +15924,8 @@ export interface operations {
             /** @description Created; the body contains the resource */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -18674,8 +18687,8 @@ export interface operations {
                      *             "maxAttempts": 5,
                      *             "maxDelayMs": 60000
                      *           },
+                     *           "level": "message",
                      *           "name": "news",
-                     *           "place": "message",
                      *           "policy": {
                      *             "baseDelayMs": 1000,
                      *             "maxAttempts": 5,
@@ -19115,8 +19128,8 @@ export interface operations {
                      *         "maxAttempts": 5,
                      *         "maxDelayMs": 60000
                      *       },
+                     *       "level": "message",
                      *       "name": "news",
-                     *       "place": "message",
                      *       "policy": {
                      *         "baseDelayMs": 1000,
                      *         "maxAttempts": 5,
@@ -19196,8 +19209,8 @@ export interface operations {
                      *         "maxAttempts": 5,
                      *         "maxDelayMs": 60000
                      *       },
+                     *       "level": "message",
                      *       "name": "news",
-                     *       "place": "message",
                      *       "policy": {
                      *         "baseDelayMs": 1000,
                      *         "maxAttempts": 5,
@@ -19302,8 +19315,8 @@ export interface operations {
                      *         "maxAttempts": 5,
                      *         "maxDelayMs": 60000
                      *       },
+                     *       "level": "message",
                      *       "name": "news",
-                     *       "place": "message",
                      *       "policy": {
                      *         "baseDelayMs": 1000,
                      *         "maxAttempts": 5,
@@ -19384,8 +19397,8 @@ export interface operations {
                      *         "maxAttempts": 5,
                      *         "maxDelayMs": 60000
                      *       },
+                     *       "level": "message",
                      *       "name": "news",
-                     *       "place": "message",
                      *       "policy": {
                      *         "baseDelayMs": 1000,
                      *         "maxAttempts": 5,
@@ -19496,8 +19509,8 @@ export interface operations {
                      *             "maxAttempts": 5,
                      *             "maxDelayMs": 60000
                      *           },
+                     *           "level": "message",
                      *           "name": "news",
-                     *           "place": "message",
                      *           "policy": {
                      *             "baseDelayMs": 1000,
                      *             "maxAttempts": 5,
@@ -19574,8 +19587,8 @@ export interface operations {
                      *         "maxAttempts": 5,
                      *         "maxDelayMs": 60000
                      *       },
+                     *       "level": "message",
                      *       "name": "news",
-                     *       "place": "message",
                      *       "policy": {
                      *         "baseDelayMs": 1000,
                      *         "maxAttempts": 5,
@@ -19655,8 +19668,8 @@ export interface operations {
                      *         "maxAttempts": 5,
                      *         "maxDelayMs": 60000
                      *       },
+                     *       "level": "message",
                      *       "name": "news",
-                     *       "place": "message",
                      *       "policy": {
                      *         "baseDelayMs": 1000,
                      *         "maxAttempts": 5,
@@ -20069,8 +20082,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "refused": 0,
-                     *       "taken": 0
+                     *       "accepted": 0,
+                     *       "refused": 0
                      *     }
                      */
                     "application/json": components["schemas"]["ReceiptsAccepted"];
@@ -20387,6 +20400,8 @@ export interface operations {
             /** @description It is new */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20785,6 +20800,8 @@ export interface operations {
             /** @description Created; the body contains the resource */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22084,6 +22101,8 @@ export interface operations {
             /** @description Created; the body contains the resource */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22509,6 +22528,8 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22735,7 +22756,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description `user_id` of a user. */
-                user?: string;
+                user_id?: string;
                 /** @description Id of a browser's subscription. If it has a user, those of the user are included. */
                 subscription?: components["schemas"]["SubscriptionId"];
             };
@@ -22898,14 +22919,7 @@ export interface operations {
                      *             "took_ms": 0
                      *           },
                      *           "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *           "receipts": [
-                     *             {
-                     *               "action": "…",
-                     *               "at": "2026-12-01T09:00:00Z",
-                     *               "kind": "displayed"
-                     *             }
-                     *           ],
-                     *           "said": {
+                     *           "message_content": {
                      *             "compact": {
                      *               "actions": [
                      *                 {
@@ -23092,6 +23106,13 @@ export interface operations {
                      *               "too_long": "dead"
                      *             }
                      *           },
+                     *           "receipts": [
+                     *             {
+                     *               "action": "…",
+                     *               "at": "2026-12-01T09:00:00Z",
+                     *               "kind": "displayed"
+                     *             }
+                     *           ],
                      *           "state": "queued",
                      *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "tier": "transactional",
@@ -23406,6 +23427,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23717,6 +23740,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -24058,8 +24083,7 @@ export interface operations {
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "events": 0,
                      *       "id": "whd_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *       "state": "pending",
-                     *       "tries": [
+                     *       "recent_attempts": [
                      *         {
                      *           "at": "2026-12-01T09:00:00Z",
                      *           "http_status": 100,
@@ -24067,7 +24091,8 @@ export interface operations {
                      *           "reason": "…",
                      *           "took_ms": 0
                      *         }
-                     *       ]
+                     *       ],
+                     *       "state": "pending"
                      *     }
                      */
                     "application/json": components["schemas"]["WebhookDeliveryDetail"];
@@ -25856,6 +25881,8 @@ export interface operations {
             /** @description Created; the body contains the resource */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -26190,6 +26217,8 @@ export interface operations {
             /** @description Created; the body contains the resource */
             201: {
                 headers: {
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -26229,8 +26258,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Created; the body contains the resource */
-            201: {
+            /** @description Done; the body contains the result */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -26600,6 +26629,8 @@ export interface operations {
                 headers: {
                     /** @description `true`: the stored response to the first request */
                     "Idempotent-Replayed"?: "true";
+                    /** @description Path of the resource */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -102,9 +102,9 @@ export function tryWords({
 /** Whether the receiver accepts requests, by the test request. Undefined: not tested yet. */
 export function trialWords({
   state,
-  tries,
-}: Pick<WebhookDeliveryResponse, "state"> & { tries: readonly WebhookAttempt[] }): Standing | undefined {
-  const last = tries.at(-1);
+  recent_attempts,
+}: Pick<WebhookDeliveryResponse, "state"> & { recent_attempts: readonly WebhookAttempt[] }): Standing | undefined {
+  const last = recent_attempts.at(-1);
   if (!last) return undefined;
   if (state === "delivered") return { tone: "accepted", word: "Test passed", why: tryWords(last) };
   return {

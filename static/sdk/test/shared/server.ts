@@ -97,8 +97,8 @@ export class FakeServer {
       const reports = [asked.body].flat();
       this.receipts.push(...reports.filter(ours));
       if (Array.isArray(asked.body)) {
-        const taken = reports.filter(ours).length;
-        return Response.json({ taken, refused: reports.length - taken }, { status: 202 });
+        const accepted = reports.filter(ours).length;
+        return Response.json({ accepted, refused: reports.length - accepted }, { status: 202 });
       }
       if (!ours(asked.body)) return problem(400, "invalid_receipt");
       const tags = asked.body.kind === "displayed" ? this.linkTags : undefined;

@@ -11,7 +11,7 @@ fn browsers_need_rights_servers_do_not() {
         assert_eq!(tags_only.may(right), right == BrowserRight::SetTags);
     }
     for (speaker, anyone, server) in [(Speaker::Server, true, true), (tags_only, true, false), (none, true, false)] {
-        assert_eq!((speaker.may_join(Join::Anyone), speaker.may_join(Join::Server)), (anyone, server));
+        assert_eq!((speaker.may_join(TopicJoin::Anyone), speaker.may_join(TopicJoin::Server)), (anyone, server));
     }
 }
 

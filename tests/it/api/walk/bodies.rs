@@ -39,7 +39,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/subscriptions/{subscription}/conversions" => json!({"name": "order"}),
         "POST /v1/apps/{app}/prompt/steps" => json!({"steps": ["shown"], "layout": "card", "page": "/"}),
         "PUT /v1/apps/{app}/measurement" => json!({"window": "7d"}),
-        "GET /v1/apps/{app}/trigger-entries" => return ("?user=ann", Value::Null),
+        "GET /v1/apps/{app}/trigger-entries" => return ("?user_id=ann", Value::Null),
         "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
         "POST /v1/apps/{app}/campaigns/{campaign}/clone" => json!({"slug": format!("walk-{n}")}),
         "POST /v1/apps/{app}/campaigns/{campaign}/test" => json!({"users": ["ann"]}),

@@ -68,7 +68,7 @@ export async function loadPlace(
       ).catch((thrown: unknown) => {
         // A topic may have a policy before anybody has joined it.
         if (thrown instanceof Refusal && thrown.status === 404)
-          return { place: PLACES[place], name, policy: null, warnings: [] };
+          return { level: PLACES[place], name, policy: null, warnings: [] };
         throw thrown;
       });
     case "subscriptions":
@@ -129,7 +129,7 @@ export function about(
   policy: Policy | undefined,
   isSet: boolean,
 ): PolicyPreviewRequest {
-  const tried = policy ? { policy: policy, place: PLACES[place] } : {};
+  const tried = policy ? { policy, level: PLACES[place] } : {};
   switch (place) {
     case "tiers":
       return { tier: name as Tier, ...tried };

@@ -134,7 +134,7 @@ export async function loadLatest(
 /** Messages that a person waits for because of events, the next one first. */
 export async function loadWaits(
   app: string,
-  query: { user?: string; subscription?: string },
+  query: { user_id?: string; subscription?: string },
   signal: AbortSignal,
 ): Promise<TriggerEntry[]> {
   return (await told(api.GET("/v1/apps/{app}/trigger-entries", { params: { path: { app }, query }, signal }))).data;

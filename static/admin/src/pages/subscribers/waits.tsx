@@ -16,9 +16,13 @@ interface Props {
 
 /** Messages that a person waits for because of events. Hidden without any. */
 export function Waits({ app, who }: Props) {
-  const waits = useResource(`waits ${app.id} ${who.user ?? who.subscription}`, (stop) => loadWaits(app.id, who, stop), {
-    everyS: 15,
-  });
+  const waits = useResource(
+    `waits ${app.id} ${who.user ?? who.subscription}`,
+    (stop) => loadWaits(app.id, { user_id: who.user, subscription: who.subscription }, stop),
+    {
+      everyS: 15,
+    },
+  );
   if (!waits.problem.value && !waits.known.value?.value.length) return null;
   return (
     <Card title="Waits for">

@@ -1,4 +1,4 @@
-import type { Import, ImportFault, SampleRow } from "../../api/types";
+import type { Import, ImportFault, ImportSampleRow } from "../../api/types";
 import { count, things } from "../../lib/format";
 import { faultsCsv, importWords, untold } from "../../lib/transfers";
 import { save } from "../../ui/save";
@@ -74,7 +74,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 };
 
 /** The first rows of a dry run, column by column. */
-function Sample({ rows }: { rows: readonly SampleRow[] }) {
+function Sample({ rows }: { rows: readonly ImportSampleRow[] }) {
   if (rows.length === 0) return null;
   return (
     <details open class="sample">

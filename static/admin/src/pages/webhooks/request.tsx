@@ -92,15 +92,18 @@ function OfApp({ app, webhook, id }: { app: AppResponse; webhook: string; id: st
   );
 }
 
-function Tries({ story: { tries, attempts } }: { story: WebhookDeliveryDetail }) {
+function Tries({ story: { recent_attempts, attempts } }: { story: WebhookDeliveryDetail }) {
   return (
-    <Card title="Attempts" aside={tries.length < attempts && <span class="fine">the last {tries.length}</span>}>
-      {tries.length === 0 ? (
+    <Card
+      title="Attempts"
+      aside={recent_attempts.length < attempts && <span class="fine">the last {recent_attempts.length}</span>}
+    >
+      {recent_attempts.length === 0 ? (
         <p>No attempt yet.</p>
       ) : (
         <Table
           caption="Attempts"
-          rows={tries}
+          rows={recent_attempts}
           id={({ number, at }) => `${number} ${at}`}
           columns={[
             { head: "Attempt", cell: ({ number }) => (number === 0 ? "First" : `Retry ${number}`) },

@@ -2,7 +2,7 @@
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::{
-    Backoff, Layer, Parsed, Phase, Phased, Places, Policy, PolicyError, Preset, Retry, Terms,
+    Backoff, Layer, Parsed, Phased, Places, Policy, PolicyError, Preset, Retry, RetryPhase, Terms,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -46,9 +46,12 @@ fn the_documentations_example_totals_as_documented() {
     assert_eq!(delays[..6], [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
     assert_eq!(delays[14..], [60.0; 36]);
     let phases: Vec<_> = (0..50).map(|n| phased.step(n).unwrap().phase).collect();
-    for (phase, count) in
-        [(Phase::Immediate, 3), (Phase::PreBackoff, 2), (Phase::Backoff, 10), (Phase::PostBackoff, 35)]
-    {
+    for (phase, count) in [
+        (RetryPhase::Immediate, 3),
+        (RetryPhase::PreBackoff, 2),
+        (RetryPhase::Backoff, 10),
+        (RetryPhase::PostBackoff, 35),
+    ] {
         assert_eq!(phases.iter().filter(|p| **p == phase).count(), count);
     }
 }

@@ -2,7 +2,7 @@
 
 use bellwire_core::delivery::Tier;
 use bellwire_rules::policy::preview::{Timetable, preview};
-use bellwire_rules::policy::{Layer, Phase, Places, Policy, Terms};
+use bellwire_rules::policy::{Layer, Places, Policy, RetryPhase, Terms};
 use serde_json::{Value, json};
 
 fn timetable(value: Value) -> Timetable {
@@ -60,10 +60,10 @@ fn totals_and_rows_agree_with_the_policy() {
     let table = timetable(json!({"baseDelayMs": 1000, "maxDelayMs": 4000, "maxAttempts": 6, "immediateRetries": 2}));
     let rows: Vec<_> = table.rows.iter().map(|row| (row.first, row.last, row.phase, row.elapsed_s)).collect();
     let expected = [
-        (1, 2, Phase::Immediate, 0.0),
-        (3, 3, Phase::Backoff, 1.0),
-        (4, 4, Phase::Backoff, 3.0),
-        (5, 6, Phase::Backoff, 11.0),
+        (1, 2, RetryPhase::Immediate, 0.0),
+        (3, 3, RetryPhase::Backoff, 1.0),
+        (4, 4, RetryPhase::Backoff, 3.0),
+        (5, 6, RetryPhase::Backoff, 11.0),
     ];
     assert_eq!(rows, expected);
     assert_eq!(table.window_s, 11.0);
