@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::support::cpu::per;
 use crate::support::harness::Harness;
@@ -28,7 +29,7 @@ pub async fn run() {
     read(&harness, app, measured.saturating_sub(people), 2 * people).await;
 }
 
-/// Sends a campaign, and waits until its groups are complete.
+/// Sends a campaign to its end, and waits until its groups are complete.
 async fn send(harness: &Harness, app: AppId, people: u32) {
     harness.api.put(&format!("/v1/apps/{app}/measurement"), &json!({"window": "7d"})).await;
     let message = json!({"to": {"all": true}, "content": {"title": "Spring"}});
@@ -41,10 +42,13 @@ async fn send(harness: &Harness, app: AppId, people: u32) {
         let n: i64 = sqlx::query_scalar(sql).fetch_one(&harness.pool).await.expect("a number");
         let sent: i64 = sqlx::query_scalar(is_sent).fetch_one(&harness.pool).await.expect("a number");
         if n == i64::from(people) && sent > 0 {
-            return;
+            break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let sql = "SELECT id FROM messages WHERE campaign IS NOT NULL";
+    let message: Uuid = sqlx::query_scalar(sql).fetch_one(&harness.pool).await.expect("a message");
+    harness.wait_for(MessageId(message)).await;
 }
 
 /// Has every browser click, also those of the control group: what counts is that there is a receipt to find.

@@ -37,7 +37,8 @@ CREATE TABLE trigger_entries (
     event        uuid,       -- user_events.id of the event; null: not an event of the site
     follows      uuid,       -- the message that it follows up; null: not a follow-up
     postponed    boolean     NOT NULL DEFAULT false, -- due at the person's own hour
-    sent_at      timestamptz, -- last message to the person; null: none, or none that counts
+    -- Last message to the person, or what the control group did not get; null: none, or none that counts.
+    sent_at      timestamptz,
     PRIMARY KEY (campaign, person),
     CHECK (due_at IS NULL OR user_id IS NOT NULL OR subscription IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);

@@ -73,7 +73,8 @@ async fn enrol(pool: &PgPool, vault: &Vault, next: &Enrolment, now: Timestamp) -
     tx.commit().await
 }
 
-/// Computes the final result of a measurement, and stores it. A campaign that still sends, as after a pause, is measured longer.
+/// Computes the final result of a measurement, and stores it. A campaign that was paused, or that sends at
+/// a low rate, is measured until the window after its end.
 async fn close(pool: &PgPool, vault: &Vault, of: &Measurement, now: Timestamp) -> sqlx::Result<()> {
     let row = campaigns::find(pool, of.app, Some(of.campaign), None).await?;
     let plan = row.as_ref().and_then(|row| planned::open(vault, row.id, &row.plan));
@@ -81,10 +82,14 @@ async fn close(pool: &PgPool, vault: &Vault, of: &Measurement, now: Timestamp) -
         error!(campaign = %of.campaign, "the plan of a campaign cannot be opened; its result waits");
         return periods::put_off(pool, of.id, now + LATER).await;
     };
-    let recurs = matches!(plan.when, When::Cron(_) | When::Trigger(_));
-    if !recurs && !matches!(row.state, CampaignState::Done | CampaignState::Cancelled) {
+    if !matches!(plan.when, When::Cron(_) | When::Trigger(_)) {
         let window_s = measurement::rule(pool, of.app).await?.and_then(|rule| rule.window_s);
-        return periods::put_off(pool, of.id, now + window_s.map_or(LATER, TimeDelta::seconds)).await;
+        let has_ended = matches!(row.state, CampaignState::Done | CampaignState::Cancelled);
+        let ended_at = if has_ended { row.changed_at } else { now };
+        let closes_at = ended_at + window_s.map_or(LATER, TimeDelta::seconds);
+        if closes_at > now {
+            return periods::put_off(pool, of.id, closes_at).await;
+        }
     }
     let result = serde_json::json!(results::read(pool, &plan, of, now).await?);
     let mut tx = transactions::begin(pool).await?;

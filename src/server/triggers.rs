@@ -152,14 +152,11 @@ impl DueStep<'_> {
         let (app, campaign) = (self.trigger.app, self.trigger.campaign);
         let period = periods::at(conn, app, campaign, self.plan, (self.now, self.now)).await?;
         let mut counts = EntryCounts::default();
-        let mut ended: Vec<Uuid> = Vec::new();
+        let (mut ended, mut held_out): (Vec<Uuid>, Vec<Uuid>) = Default::default();
         let mut assigned = Vec::new();
         for entry in entries {
             match self.variant_of(&entry) {
-                None => {
-                    counts.held_out += 1;
-                    ended.push(entry.person);
-                }
+                None => held_out.push(entry.person),
                 Some(variant) if self.is_late(&entry, variant) => {
                     counts.expired += 1;
                     ended.push(entry.person);
@@ -199,12 +196,13 @@ impl DueStep<'_> {
                 }
             }
         }
-        counts.sent = sent.len() as i64;
+        (counts.sent, counts.held_out) = (sent.len() as i64, held_out.len() as i64);
         self.assign(conn, &sent).await?;
-        let people: Vec<Uuid> = sent.iter().map(|(_, entry, _)| entry.person).collect();
+        // `at_most` also limits the control group, or its people would enter more often.
+        let people: Vec<Uuid> = sent.iter().map(|(_, entry, _)| entry.person).chain(held_out).collect();
         due::finish(conn, self.trigger, &people, &ended, self.now).await?;
         if let Some(us) = self.interval_us() {
-            let taken = i64::try_from(people.len()).unwrap_or(i64::MAX);
+            let taken = counts.sent;
             let paced_at = self.paced_since() + TimeDelta::microseconds(us.saturating_mul(taken));
             due::pace(conn, self.trigger.campaign, paced_at).await?;
         }

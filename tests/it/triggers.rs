@@ -1,5 +1,6 @@
 //! Campaigns that events trigger: people enter, wait, and get one message, or none if an event ends the wait.
 
+mod kills;
 mod people;
 mod races;
 mod refusals;

@@ -267,6 +267,24 @@ async fn replays_of_replays_are_withdrawn() {
 }
 
 #[tokio::test]
+async fn withdrawn_campaign_cancels_its_replays() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let rule = app.simulator.add_rule(Rule::always(RuleAction::BadRequest)).unwrap();
+    create(&app, plan("sale", json!({}))).await;
+    order(&app, "sale", "start").await.ok(200);
+    run_scheduler(&app).await;
+    assert!(app.simulator.remove_rule(rule));
+    let filter = json!({"filter": {"subscription": subscriber.id}});
+    app.call(Method::POST, "/v1/apps/shop/dead-letters/replay", filter).await.ok(200);
+    order(&app, "sale", "withdraw").await.ok(200);
+    // No sweep came between.
+    app.run_until_idle().await;
+    assert_eq!(pushes(&app, &subscriber).len(), 0);
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn reports_of_browsers_are_counted() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..4).await;

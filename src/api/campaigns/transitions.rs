@@ -114,7 +114,7 @@ pub(crate) async fn withdraw(
     let (app, now) = (&server.app, state.clock.now());
     let mut tx = state.begin().await?;
     let turned = transitions::turn(&mut tx, app.id, row.id, CampaignOrder::Cancel, now).await?;
-    let n = withdrawals::request_of_campaign(&mut tx, row.id, server.caller.counted_as(), now).await?;
+    let n = withdrawals::request_of_campaign(&mut tx, server.app.id, row.id, server.caller.counted_as(), now).await?;
     let changes = n > 0 || matches!(turned, Some(OrderResult::To(_)));
     let entry = server.did(AuditAction::CampaignWithdrawn, row.id).with(json!({"slug": row.slug, "messages": n}));
     let carried_out =

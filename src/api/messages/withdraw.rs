@@ -78,18 +78,20 @@ async fn run(
             if let Some(stop) = stop {
                 (state.engine.tell)(Work::Stop(stop));
             }
-            go_on(state, id).await?;
+            go_on(state, id).await;
         }
     }
     view(state, server, id).await
 }
 
-/// Continues a withdrawal. If deliveries of the message have not ended, a task continues it, and maintenance after a restart.
-async fn go_on(state: &ApiState, id: MessageId) -> Result<(), Problem> {
-    if advance(state, id).await? == ChunkProgress::More {
+/// Continues a withdrawal. If deliveries of the message have not ended, a task continues it, and maintenance after a restart. A failure
+/// is none of the request, which is committed.
+async fn go_on(state: &ApiState, id: MessageId) {
+    let progress =
+        advance(state, id).await.inspect_err(|error| tracing::warn!(%error, "a withdrawal is continued later"));
+    if !matches!(progress, Ok(ChunkProgress::Done)) {
         tokio::spawn(finish(state.clone(), Withdrawing::Message(id)));
     }
-    Ok(())
 }
 
 /// A withdrawal in progress.

@@ -83,6 +83,19 @@ async fn orders_after_window_count_for_nothing() {
 }
 
 #[tokio::test]
+async fn replaced_subscription_converts_for_its_successor() {
+    let app = TestApp::start().await;
+    measure(&app, json!({})).await;
+    let old = app.subscribe("fcm", 0..1).await.remove(0);
+    let new = app.subscribe_with("fcm", 1..2, json!({"replaces": {"id": old.id}})).await.remove(0);
+    send(&app, "spring").await;
+    receipt(&app, &new, "clicked").await.ok(204);
+    order_of(&app, &old, 5.0).await;
+    assert_eq!(attributed(&result(&app, "spring").await, "order")["conversions"], 1);
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn users_convert_in_any_browser() {
     let app = TestApp::start().await;
     measure(&app, json!({})).await;

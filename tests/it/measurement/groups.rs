@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{DAY, measure, order_of, receipt, result};
 use crate::support::TestApp;
 use crate::support::app::{Subscriber, scalar};
-use crate::support::campaigns::{HOUR, MINUTE, advance, plan, run_scheduler, started};
+use crate::support::campaigns::{HOUR, MINUTE, advance, order, plan, run_scheduler, started};
 
 /// Value of a member for each group.
 fn by_group(of: &Value, member: &str) -> Vec<(String, i64)> {
@@ -63,6 +63,28 @@ async fn control_group_is_compared_until_window_ends() {
     let quarter = app.get("/v1/apps/shop/results").await;
     assert_eq!((&quarter["campaigns"], &quarter["is_final"]), (&json!(1), &json!(true)));
     assert_eq!(quarter["conversions"][0]["additional"]["value"], lift["additional"]["value"]);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn paced_and_paused_campaigns_are_measured_to_their_end() {
+    let app = TestApp::start().await;
+    measure(&app, json!({"window": "1d"})).await;
+    let people = app.subscribe("fcm", 0..4).await;
+    started(&app, plan("spring", json!({"pace": {"per_minute": 1}}))).await;
+    run_scheduler(&app).await;
+    order(&app, "spring", "pause").await.ok(200);
+    advance(&app, DAY / 2).await;
+    order(&app, "spring", "resume").await.ok(200);
+    for _ in 0..people.len() {
+        advance(&app, MINUTE).await;
+    }
+    assert!(people.iter().all(|it| got(&app, it)));
+    advance(&app, DAY / 2 + HOUR).await;
+    assert_eq!(result(&app, "spring").await["is_final"], false, "a day after its first message");
+    assert_eq!(result(&app, "spring").await["is_final"], false);
+    advance(&app, DAY / 2).await;
+    assert_eq!(result(&app, "spring").await["is_final"], true);
     app.finish().await;
 }
 

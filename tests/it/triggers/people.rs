@@ -198,6 +198,41 @@ async fn next_user_takes_along_only_own_events() {
 }
 
 #[tokio::test]
+async fn replaced_browser_keeps_no_former_user() {
+    let app = TestApp::start().await;
+    let old = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
+    let new = app.subscribe_with("fcm", 1..2, json!({"user_id": "ann", "replaces": {"id": old.id}})).await.remove(0);
+    start_reminder(&app, json!({})).await;
+    app.clock.advance(MINUTE);
+    app.call(Method::PATCH, &format!("/v1/apps/shop/subscriptions/{}", new.id), json!({"user_id": null})).await.ok(200);
+    app.clock.advance(MINUTE);
+    // The next person, by an id that the site remembers from before.
+    report(&app, json!([{"name": "cart_added", "subscription": old.id}])).await.ok(200);
+    let export = app.get("/v1/apps/shop/users/ann/export").await;
+    assert_eq!((&export["events"], &export["trigger_entries"]), (&json!([]), &json!([])), "{export}");
+    did(&app, "ann", "bought").await;
+    assert_eq!(counts(&app, "reminder").await, [1, 1, 0, 0, 0, 0, 0, 0], "ann ends no wait of the next person");
+    advance(&app, 30 * MINUTE).await;
+    assert_eq!((shown(&app, &new).len(), shown(&app, &old).len()), (1, 0));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn control_group_is_limited_as_others_are() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    let schedule = json!({"on": "event:bought", "at_most": "once per 7d"});
+    start(&app, "receipt", schedule, json!({"holdout": 0.99})).await;
+    for _ in 0..3 {
+        did(&app, "ann", "bought").await;
+        run_scheduler(&app).await;
+    }
+    let [entered, _, _, limited, held_out, _, _, sent] = counts(&app, "receipt").await;
+    assert_eq!((entered, limited, held_out + sent), (1, 2, 1));
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn old_events_and_limits_are_deleted() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;

@@ -107,6 +107,33 @@ async fn message_on_its_way_is_refused() {
 }
 
 #[tokio::test]
+async fn click_on_a_paused_message_delays_no_other() {
+    let app = TestApp::start().await;
+    let (ann, eve) = (of_user(&app, "ann", 0..2).await, app.subscribe("fcm", 2..3).await);
+    let clicks = "SELECT count(*) FROM click_clears";
+    let paused = app.send(json!({"all": true}), json!({"clear_on_click": true})).await;
+    app.call(Method::POST, &format!("/v1/apps/shop/messages/{paused}/pause"), Value::Null).await.ok(200);
+    for browser in [&ann[0], &ann[1], &eve[0]] {
+        sqlx::query("INSERT INTO click_clears (message, subscription) VALUES ($1::uuid, $2::uuid)")
+            .bind(paused.trim_start_matches("msg_"))
+            .bind(browser.id.trim_start_matches("sub_"))
+            .execute(&app.pool)
+            .await
+            .unwrap();
+    }
+    app.sweep().await;
+    assert_eq!(scalar(&app.pool, clicks).await, 2, "eve has no other browser");
+    app.call(Method::POST, &format!("/v1/apps/shop/messages/{paused}/resume"), Value::Null).await.ok(200);
+    app.run_until_idle().await;
+    app.sweep().await;
+    app.run_until_idle().await;
+    assert_eq!(scalar(&app.pool, clicks).await, 0);
+    assert!(ann.iter().all(|browser| pushes(&app, browser).len() == 2));
+    assert_eq!(pushes(&app, &eve[0]).len(), 1);
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn click_clears_the_other_browsers_of_the_person() {
     let app = TestApp::start().await;
     let (ann, bob) = (of_user(&app, "ann", 0..3).await, of_user(&app, "bob", 3..4).await);

@@ -185,20 +185,24 @@ pub(crate) async fn clicked(
 }
 
 /// Removes messages that were clicked in one browser from the person's others, at most [`PAGES`] pages. A click stays recorded
-/// while a push to one of them may be on its way.
+/// while a push to one of them may be on its way. The newest messages come first, so that paused ones delay no others.
 pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
-    let mut after = (MessageId(Uuid::nil()), SubscriptionId(Uuid::nil()));
+    let mut before = (MessageId(Uuid::max()), SubscriptionId(Uuid::max()));
     for _ in 0..PAGES {
         let clicks = fetch_all!(
             pool,
             r#"SELECT message AS "message: MessageId", subscription AS "subscription: SubscriptionId" FROM click_clears
-               WHERE (message, subscription) > ($1, $2) ORDER BY message, subscription LIMIT $3"#,
-            (after.0.0, after.1.0, CHUNK)
+               WHERE (message, subscription) < ($1, $2) ORDER BY message DESC, subscription DESC LIMIT $3"#,
+            (before.0.0, before.1.0, CHUNK)
         )?;
         let Some(last) = clicks.last() else { break };
-        after = (last.message, last.subscription);
+        before = (last.message, last.subscription);
         for click in &clicks {
-            after_click(pool, vault, click.message, click.subscription, now).await?;
+            if after_click(pool, vault, click.message, click.subscription, now).await? == Cleared::Sending {
+                // So do its other clicks.
+                before = (click.message, SubscriptionId(Uuid::nil()));
+                break;
+            }
         }
     }
     Ok(())
@@ -206,7 +210,7 @@ pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx:
 
 async fn after_click(
     pool: &PgPool, vault: &Vault, message: MessageId, clicked: SubscriptionId, now: Timestamp,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<Cleared> {
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;
         let taken = rows_affected!(
@@ -227,11 +231,15 @@ async fn after_click(
             Some((app, user)) => browsers(&mut tx, app, &user).await?,
             None => Vec::new(),
         };
-        let others = others.into_iter().filter(|other| *other != clicked).collect();
-        if taken == 0 || clear(&mut tx, vault, message, others, None, now).await? == Cleared::Sending {
-            return Ok(());
+        let others: Vec<SubscriptionId> = others.into_iter().filter(|other| *other != clicked).collect();
+        let cleared = match taken == 0 || others.is_empty() {
+            true => Cleared::Done(None),
+            false => clear(&mut tx, vault, message, others, None, now).await?,
+        };
+        if cleared != Cleared::Sending {
+            tx.commit().await?;
         }
-        tx.commit().await
+        Ok(cleared)
     })
     .await
 }

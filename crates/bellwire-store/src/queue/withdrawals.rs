@@ -57,13 +57,7 @@ pub(crate) async fn request_within(
          SELECT id, app, $3, $4 FROM messages WHERE id = $1 AND app = $2 AND withdraws IS NULL ON CONFLICT DO NOTHING",
         (id.0, app.0, now, sent_by)
     )?;
-    let mut replayed = vec![id];
-    while let Some(of) = replayed.pop() {
-        for replay in record_replays(conn, of).await? {
-            steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
-            replayed.push(replay);
-        }
-    }
+    cancel_replays(conn, app, vec![id], now).await?;
     Ok(match steered {
         Steered::Unknown => Withdrawn::Unknown,
         _ if recorded == 0 => match is_withdrawn(conn, id).await? {
@@ -73,6 +67,19 @@ pub(crate) async fn request_within(
         Steered::Now { stop, .. } => Withdrawn::Now(Some(stop)),
         Steered::Done | Steered::Cancelled | Steered::Already => Withdrawn::Now(None),
     })
+}
+
+/// Withdraws the messages that replayed deliveries of withdrawn messages, and cancels what waits of them.
+async fn cancel_replays(
+    conn: &mut PgConnection, app: AppId, mut replayed: Vec<MessageId>, now: Timestamp,
+) -> sqlx::Result<()> {
+    while let Some(of) = replayed.pop() {
+        for replay in record_replays(conn, of).await? {
+            steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
+            replayed.push(replay);
+        }
+    }
+    Ok(())
 }
 
 /// Records that the messages that replayed deliveries of a withdrawn message are withdrawn, too. Returns those that were not.
@@ -87,16 +94,26 @@ async fn record_replays(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<
     )
 }
 
-/// Records that all messages of a locked campaign are withdrawn. Returns the number of those that were not.
+/// Records that all messages of a locked campaign are withdrawn, and cancels their replays, which the order to the campaign does not
+/// reach. Returns the number of those that were not withdrawn.
 pub async fn request_of_campaign(
-    conn: &mut PgConnection, campaign: CampaignId, sent_by: Option<Uuid>, now: Timestamp,
+    conn: &mut PgConnection, app: AppId, campaign: CampaignId, sent_by: Option<Uuid>, now: Timestamp,
 ) -> sqlx::Result<u64> {
-    rows_affected!(
-        conn,
+    let recorded = rows_affected!(
+        &mut *conn,
         "INSERT INTO withdrawals (message, app, at, sent_by)
          SELECT id, app, $2, $3 FROM messages WHERE campaign = $1 AND withdraws IS NULL ORDER BY id ON CONFLICT DO NOTHING",
         (campaign.0, now, sent_by)
-    )
+    )?;
+    let replayed = fetch_all!(
+        &mut *conn,
+        scalar,
+        r#"SELECT id AS "id: MessageId" FROM messages m
+           WHERE campaign = $1 AND EXISTS (SELECT FROM dead_letters WHERE message = m.id AND state = 'replayed') ORDER BY id"#,
+        (campaign.0)
+    )?;
+    cancel_replays(conn, app, replayed, now).await?;
+    Ok(recorded)
 }
 
 /// Returns withdrawn messages of which some deliveries have not ended.

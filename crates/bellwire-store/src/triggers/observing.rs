@@ -141,7 +141,7 @@ async fn browsers_of(
     let rows = fetch_all!(
         conn,
         r#"SELECT user_id AS "user!", origin_id FROM subscriptions
-           WHERE app = $1 AND user_id = ANY ($2) AND ($3::smallint[] IS NULL OR shard = ANY ($3))"#,
+           WHERE app = $1 AND user_id = ANY ($2) AND state <> 'replaced' AND ($3::smallint[] IS NULL OR shard = ANY ($3))"#,
         (app.0, &users, shards.as_deref())
     )?;
     let mut browsers = HashMap::<String, Vec<Uuid>>::new();

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::observing::{Observed, observe};
 use crate::audience::subscriptions::row::lock_in_order;
-use crate::audience::user_shards;
+use crate::audience::{aliases, user_shards};
 use crate::connections::engine::{self, shard_column, shards_of};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, CampaignId, SubscriptionId};
@@ -45,6 +45,7 @@ pub struct EventBrowser {
     pub user: Option<String>,
     /// Last time that a user left it: earlier events are another person's.
     pub left_at: Option<Timestamp>,
+    pub is_replaced: bool,
 }
 
 /// An event with its person.
@@ -92,7 +93,7 @@ pub async fn record(
         EventSubject::User(_) => None,
     });
     let ids: Vec<SubscriptionId> = ids.collect();
-    let browsers = lock_browsers(&mut *conn, app, &ids).await?;
+    let browsers = lock_browsers(&mut *conn, vault, app, &ids).await?;
     let of_people: Vec<Option<PersonalEvent<'_>>> =
         events.iter().map(|event| PersonalEvent::new(app, event, &browsers)).collect();
     let unknown: Vec<usize> = (0..events.len()).filter(|place| of_people[*place].is_none()).collect();
@@ -141,7 +142,25 @@ pub async fn record(
 }
 
 /// Locks the browsers of subscriptions, so that a logout or an erasure comes before or after all of the transaction, and returns them.
+/// Replaced subscriptions have their successors.
 async fn lock_browsers(
+    conn: &mut PgConnection, vault: &Vault, app: AppId, ids: &[SubscriptionId],
+) -> sqlx::Result<HashMap<SubscriptionId, EventBrowser>> {
+    let mut browsers = lock_rows(&mut *conn, app, ids).await?;
+    let replaced = browsers.values().filter(|browser| browser.is_replaced).map(|browser| browser.id);
+    let replaced: Vec<SubscriptionId> = replaced.collect();
+    if replaced.is_empty() {
+        return Ok(browsers);
+    }
+    let successors = aliases::resolve(&mut *conn, vault, app, &replaced).await?;
+    let ids: Vec<SubscriptionId> = successors.values().flatten().copied().collect();
+    let rows = lock_rows(conn, app, &ids).await?;
+    let current = successors.iter().filter_map(|(id, next)| Some((*id, rows.get(next.as_ref()?)?.clone())));
+    browsers.extend(current);
+    Ok(browsers)
+}
+
+async fn lock_rows(
     conn: &mut PgConnection, app: AppId, ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<SubscriptionId, EventBrowser>> {
     if engine::is_distributed() {
@@ -151,7 +170,8 @@ async fn lock_browsers(
     let rows = fetch_all!(
         conn,
         EventBrowser,
-        r#"SELECT id AS "id: SubscriptionId", origin_id AS "origin: SubscriptionId", life, user_id AS user, user_left_at AS left_at
+        r#"SELECT id AS "id: SubscriptionId", origin_id AS "origin: SubscriptionId", life, user_id AS user, user_left_at AS left_at,
+             state = 'replaced' AS "is_replaced!"
            FROM subscriptions WHERE app = $1 AND (shard, id) IN (SELECT * FROM unnest($2::smallint[], $3::uuid[]))
            ORDER BY shard, id FOR NO KEY UPDATE"#,
         (app.0, &shard_column(ids), ids as &[SubscriptionId])
@@ -166,7 +186,8 @@ pub async fn browsers(
     let rows = fetch_all!(
         executor,
         EventBrowser,
-        r#"SELECT s.id AS "id: SubscriptionId", s.origin_id AS "origin: SubscriptionId", s.life, s.user_id AS user, s.user_left_at AS left_at
+        r#"SELECT s.id AS "id: SubscriptionId", s.origin_id AS "origin: SubscriptionId", s.life, s.user_id AS user, s.user_left_at AS left_at,
+             s.state = 'replaced' AS "is_replaced!"
            FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.app = $1 AND s.shard = ANY ($4)"#,
         (app.0, &shard_column(ids), ids as &[SubscriptionId], &shards_of(ids))
@@ -196,13 +217,15 @@ impl EventBrowser {
     }
 }
 
-/// Returns a user and the user's browsers, whose events may precede the login.
+/// Returns a user and the user's browsers, whose events may precede the login. A replaced subscription keeps the user that its browser
+/// may have lost since.
 pub async fn people_of_user(pool: &PgPool, app: AppId, user: &str) -> sqlx::Result<Vec<KnownPerson>> {
     let shards = user_shards::of(pool, app, Some(&[user.to_owned()])).await?;
     let rows = fetch_all!(
         pool,
         r#"SELECT origin_id, max(user_left_at) AS left_at FROM subscriptions
-           WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3)) GROUP BY origin_id"#,
+           WHERE app = $1 AND user_id = $2 AND state <> 'replaced' AND ($3::smallint[] IS NULL OR shard = ANY ($3))
+           GROUP BY origin_id"#,
         (app.0, user, shards.as_deref())
     )?;
     let browser = |id, left_at: Option<Timestamp>| KnownPerson { id, since: left_at.unwrap_or(Timestamp::UNIX_EPOCH) };
