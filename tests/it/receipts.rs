@@ -115,8 +115,8 @@ async fn wrong_receipt_is_refused_silently_and_alone() {
     let mixed = json!([
         {"receipt": foreign, "kind": "displayed"}, 7, {"receipt": good, "kind": "seen"}, {"receipt": good, "kind": "clicked"}
     ]);
-    assert_eq!(report_receipt(&api, mixed).await.ok(202), json!({"taken": 1, "refused": 3}));
-    assert_eq!(report_receipt(&api, json!([])).await.ok(202), json!({"taken": 0, "refused": 0}));
+    assert_eq!(report_receipt(&api, mixed).await.ok(202), json!({"accepted": 1, "refused": 3}));
+    assert_eq!(report_receipt(&api, json!([])).await.ok(202), json!({"accepted": 0, "refused": 0}));
     assert_eq!(reported(&api, &message).await, [1, 0, 1, 0]);
 }
 
@@ -168,7 +168,7 @@ async fn aged_receipts_keep_the_time_of_the_event() {
         {"receipt": tokens[0], "kind": "displayed", "age": 3_600}, {"receipt": tokens[1], "kind": "clicked", "age": u32::MAX},
         {"receipt": tokens[2], "kind": "displayed", "age": -1}, {"receipt": tokens[2], "kind": "clicked"},
     ]);
-    assert_eq!(report_receipt(&api, list).await.ok(202), json!({"taken": 3, "refused": 1}));
+    assert_eq!(report_receipt(&api, list).await.ok(202), json!({"accepted": 3, "refused": 1}));
     for (id, seconds) in to.iter().zip([3_600, 0, 7_200]) {
         let delivery = api.get(&format!("/messages/{message}/deliveries/{id}")).await.ok(200);
         let at: chrono::DateTime<chrono::Utc> = delivery["receipts"][0]["at"].as_str().unwrap().parse().unwrap();

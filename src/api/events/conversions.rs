@@ -108,7 +108,7 @@ pub(crate) async fn report(
         let ConversionInput { id, name, user_id, subscription, at, properties, .. } = conversion;
         events.push(UserEvent { id, name, user_id, subscription, at, properties });
     }
-    let new = accepted(&state, "/conversions", events, &mut faults)?;
+    let new = accepted(&state, app, "/conversions", events, &mut faults).await?;
     let new: Vec<NewConversion> =
         new.into_iter().zip(values).map(|(event, value)| NewConversion { event, value }).collect();
     let recorded = retrying(|| async {

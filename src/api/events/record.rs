@@ -17,7 +17,7 @@ use crate::api::http::problem::{Faults, Problem};
 use crate::api::http::routes::routes;
 use crate::api::subscriptions::response::{ended, unknown};
 use bellwire_core::clock::Timestamp;
-use bellwire_core::id::SubscriptionId;
+use bellwire_core::id::{AppId, SubscriptionId};
 use bellwire_core::permission::BrowserRight;
 use bellwire_core::request_time;
 use bellwire_core::user_event::{EVENT_NAME_RULE, is_event_name};
@@ -93,7 +93,7 @@ pub(crate) async fn record(
     request.extensions_mut().insert(BodyLimit(state.settings.body_max_bytes.saturating_mul(BODY_FACTOR)));
     let Draft(batch, mut faults, _) = Draft::<UserEventBatch>::from_request(request, &state).await?;
     let (app, now) = (server.app.id, state.clock.now());
-    let new = accepted(&state, "/events", batch.events, &mut faults)?;
+    let new = accepted(&state, app, "/events", batch.events, &mut faults).await?;
     let recorded = retrying(|| async {
         let mut tx = state.begin().await?;
         let recorded = user_events::record(&mut tx, &state.vault, app, &new, now).await?;
@@ -103,25 +103,38 @@ pub(crate) async fn record(
 }
 
 /// Returns the events of a batch, or a problem with all faults. `pointer`: member of the body that holds them.
-pub(super) fn accepted(
-    state: &ApiState, pointer: &str, events: Vec<UserEvent>, faults: &mut Faults,
+pub(super) async fn accepted(
+    state: &ApiState, app: AppId, pointer: &str, events: Vec<UserEvent>, faults: &mut Faults,
 ) -> Result<Vec<NewEvent>, Problem> {
     let now = state.clock.now();
     faults.require((1..=EVENTS_MAX).contains(&events.len()), pointer, "must hold 1 to 1000 events");
     for (place, event) in events.iter().enumerate().take(EVENTS_MAX) {
         event.check(&format!("{pointer}/{place}"), now, faults);
     }
+    if !faults.is_empty() {
+        // Otherwise the transaction finds the unknown ones.
+        let named: Vec<Option<SubscriptionId>> = events.iter().take(EVENTS_MAX).map(|it| it.subscription).collect();
+        let ids: Vec<SubscriptionId> = named.iter().flatten().copied().collect();
+        let known = user_events::browsers(&state.pool, app, &ids).await?;
+        let is_unknown = |place: &usize| named[*place].is_some_and(|id| !known.contains_key(&id));
+        refuse_unknown(pointer, (0..named.len()).filter(is_unknown), faults);
+    }
     faults.clone().finish()?;
     Ok(events.into_iter().filter_map(|event| event.into_new(state, now)).collect())
+}
+
+/// Refuses the events at these places, which name subscriptions that the app does not have.
+fn refuse_unknown(pointer: &str, places: impl Iterator<Item = usize>, faults: &mut Faults) {
+    for place in places {
+        let detail = "names no subscription of this app. Leave the event out";
+        faults.refuse(format!("{pointer}/{place}/subscription"), detail);
+    }
 }
 
 impl UserEventsResponse {
     /// Fails if a batch names subscriptions that the app does not have, so that nothing was stored.
     pub(super) fn new(pointer: &str, events: usize, recorded: &Recorded, mut faults: Faults) -> Result<Self, Problem> {
-        for place in &recorded.unknown {
-            let detail = "names no subscription of this app. Leave the event out";
-            faults.refuse(format!("{pointer}/{place}/subscription"), detail);
-        }
+        refuse_unknown(pointer, recorded.unknown.iter().copied(), &mut faults);
         faults.finish()?;
         Ok(Self { recorded: recorded.new.len(), repeated: events - recorded.new.len() })
     }

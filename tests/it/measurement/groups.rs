@@ -25,6 +25,7 @@ async fn control_group_is_compared_until_window_ends() {
     let people = app.subscribe("fcm", 0..120).await;
     started(&app, plan("spring", json!({"holdout": 0.5}))).await;
     run_scheduler(&app).await;
+    run_scheduler(&app).await; // which finds that everything was sent
     let (treated, control): (Vec<_>, Vec<_>) = people.iter().partition(|it| got(&app, it));
     let enrolled = result(&app, "spring").await;
     let expected = [("control".to_owned(), control.len() as i64), (String::new(), treated.len() as i64)];

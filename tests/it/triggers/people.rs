@@ -209,7 +209,7 @@ async fn replaced_browser_keeps_no_former_user() {
     // The next person, by an id that the site remembers from before.
     report(&app, json!([{"name": "cart_added", "subscription": old.id}])).await.ok(200);
     let export = app.get("/v1/apps/shop/users/ann/export").await;
-    assert_eq!((&export["events"], &export["trigger_entries"]), (&json!([]), &json!([])), "{export}");
+    assert_eq!((&export["events"], &export["waits"]), (&json!([]), &json!([])), "{export}");
     did(&app, "ann", "bought").await;
     assert_eq!(counts(&app, "reminder").await, [1, 1, 0, 0, 0, 0, 0, 0], "ann ends no wait of the next person");
     advance(&app, 30 * MINUTE).await;
@@ -220,15 +220,21 @@ async fn replaced_browser_keeps_no_former_user() {
 #[tokio::test]
 async fn control_group_is_limited_as_others_are() {
     let app = TestApp::start().await;
-    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    let users: Vec<String> = (0..8).map(|n| format!("u{n}")).collect();
+    for (n, user) in (0..).zip(&users) {
+        app.subscribe_with("fcm", n..n + 1, json!({"user_id": user})).await;
+    }
     let schedule = json!({"on": "event:bought", "at_most": "once per 7d"});
-    start(&app, "receipt", schedule, json!({"holdout": 0.99})).await;
+    start(&app, "receipt", schedule, json!({"holdout": 0.5})).await;
     for _ in 0..3 {
-        did(&app, "ann", "bought").await;
+        for user in &users {
+            did(&app, user, "bought").await;
+        }
         run_scheduler(&app).await;
     }
     let [entered, _, _, limited, held_out, _, _, sent] = counts(&app, "receipt").await;
-    assert_eq!((entered, limited, held_out + sent), (1, 2, 1));
+    assert_eq!((entered, limited, held_out + sent), (8, 16, 8));
+    assert!(held_out > 0);
     app.finish().await;
 }
 

@@ -5,8 +5,8 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use super::{HOUR, pushes, shows_nothing, update};
-use crate::support::TestApp;
 use crate::support::app::{Reply, Subscriber, scalar};
+use crate::support::{TestApp, seed_together};
 
 /// Registers browsers of a user.
 async fn of_user(app: &TestApp, user: &str, indices: std::ops::Range<u32>) -> Vec<Subscriber> {
@@ -110,6 +110,8 @@ async fn message_on_its_way_is_refused() {
 async fn click_on_a_paused_message_delays_no_other() {
     let app = TestApp::start().await;
     let (ann, eve) = (of_user(&app, "ann", 0..2).await, app.subscribe("fcm", 2..3).await);
+    // So many that they do not become rows of the queue at once.
+    seed_together(&app, "fcm", 3..130).await;
     let clicks = "SELECT count(*) FROM click_clears";
     let paused = app.send(json!({"all": true}), json!({"clear_on_click": true})).await;
     app.call(Method::POST, &format!("/v1/apps/shop/messages/{paused}/pause"), Value::Null).await.ok(200);

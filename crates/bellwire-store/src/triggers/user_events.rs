@@ -155,8 +155,14 @@ async fn lock_browsers(
     let successors = aliases::resolve(&mut *conn, vault, app, &replaced).await?;
     let ids: Vec<SubscriptionId> = successors.values().flatten().copied().collect();
     let rows = lock_rows(conn, app, &ids).await?;
-    let current = successors.iter().filter_map(|(id, next)| Some((*id, rows.get(next.as_ref()?)?.clone())));
-    browsers.extend(current);
+    for (id, next) in successors {
+        let Some(browser) = browsers.get_mut(&id) else { continue };
+        match next.and_then(|next| rows.get(&next)) {
+            Some(next) => browser.clone_from(next),
+            // The browser is another person's by now.
+            None => browser.user = None,
+        }
+    }
     Ok(browsers)
 }
 
