@@ -219,7 +219,7 @@ async fn personal_export_is_complete_and_exclusive() {
         app.sweep().await;
     }
     let export = app.get(&format!("{USER_PATH}/export")).await;
-    assert_eq!(export["deliveries"][0]["said"], json!({"content_state": "deleted"}));
+    assert_eq!(export["deliveries"][0]["message_content"], json!({"content_state": "deleted"}));
     let nobody = app.get("/v1/apps/shop/users/nobody/export").await;
     assert_eq!(
         (&nobody["subscriptions"], &nobody["deliveries"], &nobody["habits"]),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{PATIENCE, Reply, Subscriber, scalar};
 use crate::support::campaigns::{create, order, plan, run_scheduler};
-use crate::support::engine::expire_leases;
+use crate::support::engine::{expire_leases, until_changes_read};
 use crate::support::{START, TestApp, seed};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -275,11 +275,14 @@ async fn withdrawn_campaign_cancels_its_replays() {
     order(&app, "sale", "start").await.ok(200);
     run_scheduler(&app).await;
     assert!(app.simulator.remove_rule(rule));
+    let busy = app.simulator.add_rule(Rule::always(RuleAction::Throttled { retry_after_s: Some(60) })).unwrap();
     let filter = json!({"filter": {"subscription": subscriber.id}});
     app.call(Method::POST, "/v1/apps/shop/dead-letters/replay", filter).await.ok(200);
-    order(&app, "sale", "withdraw").await.ok(200);
-    // No sweep came between.
     app.run_until_idle().await;
+    order(&app, "sale", "withdraw").await.ok(200);
+    until_changes_read(&app).await;
+    assert!(app.simulator.remove_rule(busy));
+    app.advance(HOUR).await; // without a sweep
     assert_eq!(pushes(&app, &subscriber).len(), 0);
     app.finish().await;
 }

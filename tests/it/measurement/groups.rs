@@ -25,7 +25,7 @@ async fn control_group_is_compared_until_window_ends() {
     let people = app.subscribe("fcm", 0..120).await;
     started(&app, plan("spring", json!({"holdout": 0.5}))).await;
     run_scheduler(&app).await;
-    run_scheduler(&app).await; // which finds that everything was sent
+    advance(&app, MINUTE).await; // then the campaign is done
     let (treated, control): (Vec<_>, Vec<_>) = people.iter().partition(|it| got(&app, it));
     let enrolled = result(&app, "spring").await;
     let expected = [("control".to_owned(), control.len() as i64), (String::new(), treated.len() as i64)];
@@ -80,6 +80,7 @@ async fn paced_and_paused_campaigns_are_measured_to_their_end() {
     for _ in 0..people.len() {
         advance(&app, MINUTE).await;
     }
+    advance(&app, MINUTE).await; // then the campaign is done
     assert!(people.iter().all(|it| got(&app, it)));
     advance(&app, DAY / 2 + HOUR).await;
     assert_eq!(result(&app, "spring").await["is_final"], false, "a day after its first message");

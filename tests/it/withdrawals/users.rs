@@ -5,8 +5,8 @@ use bellwire_simulator::gateways::{Rule, RuleAction};
 use serde_json::{Value, json};
 
 use super::{HOUR, pushes, shows_nothing, update};
+use crate::support::TestApp;
 use crate::support::app::{Reply, Subscriber, scalar};
-use crate::support::{TestApp, seed_together};
 
 /// Registers browsers of a user.
 async fn of_user(app: &TestApp, user: &str, indices: std::ops::Range<u32>) -> Vec<Subscriber> {
@@ -107,26 +107,29 @@ async fn message_on_its_way_is_refused() {
 }
 
 #[tokio::test]
-async fn click_on_a_paused_message_delays_no_other() {
+async fn click_before_fan_out_ends_delays_no_other() {
     let app = TestApp::start().await;
     let (ann, eve) = (of_user(&app, "ann", 0..2).await, app.subscribe("fcm", 2..3).await);
-    // So many that they do not become rows of the queue at once.
-    seed_together(&app, "fcm", 3..130).await;
     let clicks = "SELECT count(*) FROM click_clears";
-    let paused = app.send(json!({"all": true}), json!({"clear_on_click": true})).await;
-    app.call(Method::POST, &format!("/v1/apps/shop/messages/{paused}/pause"), Value::Null).await.ok(200);
-    for browser in [&ann[0], &ann[1], &eve[0]] {
+    let at = app.clock.now() + HOUR;
+    let later = app.send(json!({"all": true}), json!({"clear_on_click": true, "send_at": at})).await;
+    let clicked = async |browser: &Subscriber| {
         sqlx::query("INSERT INTO click_clears (message, subscription) VALUES ($1::uuid, $2::uuid)")
-            .bind(paused.trim_start_matches("msg_"))
+            .bind(later.trim_start_matches("msg_"))
             .bind(browser.id.trim_start_matches("sub_"))
             .execute(&app.pool)
             .await
             .unwrap();
+    };
+    clicked(&eve[0]).await;
+    app.sweep().await;
+    assert_eq!(scalar(&app.pool, clicks).await, 0, "eve has no other browser");
+    for browser in &ann {
+        clicked(browser).await;
     }
     app.sweep().await;
-    assert_eq!(scalar(&app.pool, clicks).await, 2, "eve has no other browser");
-    app.call(Method::POST, &format!("/v1/apps/shop/messages/{paused}/resume"), Value::Null).await.ok(200);
-    app.run_until_idle().await;
+    assert_eq!(scalar(&app.pool, clicks).await, 2);
+    app.advance(HOUR).await;
     app.sweep().await;
     app.run_until_idle().await;
     assert_eq!(scalar(&app.pool, clicks).await, 0);
