@@ -4,16 +4,16 @@ import asyncio
 import base64
 import hmac
 import json
-import random
+import secrets
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, cast
+from urllib.parse import quote
 
 import httpx
 
 from .rest import AuthenticatedClient
-from .rest.models import FieldError
+from .rest.models import EventLine, FieldError
 
 P = ParamSpec("P")
 T = TypeVar("T", covariant=True)
@@ -25,13 +25,12 @@ class ProblemError(Exception):
     """An error response (RFC 9457). `code` is stable; it is `unexpected_response` if something between client and server answered."""
     def __init__(self, response: httpx.Response) -> None:
         problem: dict[str, Any] = response.json() if "problem+json" in response.headers.get("Content-Type", "") else {}
-        self.status = response.status_code
+        self.status, self.retry_after = response.status_code, str(response.headers.get("Retry-After", ""))
         self.code: str = problem.get("code", "unexpected_response")
         self.title: str = problem.get("title", response.reason_phrase)
         self.detail: str = problem.get("detail", response.text[:200])
         self.errors = [FieldError.from_dict(error) for error in problem.get("errors", [])]
         self.request_id: str | None = problem.get("request_id")
-        self.retry_after: str = response.headers.get("Retry-After", "")
         super().__init__(f"{self.status} {self.code}: {self.detail}")
 
 
@@ -42,32 +41,27 @@ class WebhookVerificationError(Exception):
 class _Call:
     def __init__(self, request: httpx.Request, attempts: int, seconds: float) -> None:
         if request.method == "POST":
-            request.headers.setdefault("Idempotency-Key", str(uuid.uuid4()))
+            request.headers.setdefault("Idempotency-Key", secrets.token_hex(16))
         self.attempts, self.deadline, self.attempt = attempts, time.monotonic() + seconds, 0
 
     def delay(self, failure: Exception) -> float:
         """Returns the seconds until the next attempt, or raises the failure."""
         self.attempt += 1
-        delay: float = random.random() * min(8.0, 0.25 * 2**self.attempt)
-        if isinstance(failure, ProblemError):
-            # A 409 with Retry-After: the first request with this Idempotency-Key has not finished.
-            if failure.status < 500 and failure.status != 429 and not (failure.status == 409 and failure.retry_after):
-                raise failure
-            delay = float(failure.retry_after) if failure.retry_after.isdecimal() else delay
-        if self.attempt >= self.attempts or time.monotonic() + delay >= self.deadline:
+        status, after = (failure.status, failure.retry_after) if isinstance(failure, ProblemError) else (0, "")
+        delay = float(after) if after.isdecimal() else secrets.SystemRandom().random() * min(8.0, 0.25 * 2**self.attempt)
+        is_transient = status in (0, 429) or status >= 500 or (status == 409 and after != "")  # 409: the first attempt has not finished
+        if not is_transient or self.attempt >= self.attempts or time.monotonic() + delay >= self.deadline:
             raise failure
         return delay
 
 
 class _Client(httpx.Client):
     limits = (4, 30.0)
-
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         call = _Call(request, *self.limits)
         while True:
             try:
-                response = super().send(request, **options)
-                if response.is_success:
+                if (response := super().send(request, **options)).is_success:
                     return response
                 response.read()
                 raise ProblemError(response)
@@ -77,13 +71,11 @@ class _Client(httpx.Client):
 
 class _AsyncClient(httpx.AsyncClient):
     limits = (4, 30.0)
-
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         call = _Call(request, *self.limits)
         while True:
             try:
-                response = await super().send(request, **options)
-                if response.is_success:
+                if (response := await super().send(request, **options)).is_success:
                     return response
                 await response.aread()
                 raise ProblemError(response)
@@ -122,13 +114,21 @@ def paginate(list_page: Callable[P, Page[T] | None], *args: P.args, **kwargs: P.
         page = list_page(*args, **kwargs) if page.iterator else None
 
 
+def stream_events(client: AuthenticatedClient, app: str, after: str = "0") -> Iterator[EventLine]:
+    """Reads the events after a cursor line by line. `cursor` of the last event continues the stream; "0" begins with the oldest event."""
+    with client.get_httpx_client().stream("GET", f"/v1/apps/{quote(app, safe='')}/events", params={"after": after}) as response:
+        rest = b""
+        for chunk in response.iter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")  # `iter_lines` also splits at U+2028, which JSON contains unescaped
+            yield from (EventLine.from_dict(json.loads(line)) for line in lines)
+
+
 def sign_user_token(user_id: str, secret: str, *, expires_in: int = 3600, app: str | None = None) -> str:
     """Signs a user token, a JWT with HS256. It is valid for `expires_in` seconds: one hour by default, at most 7 days."""
     claims = {"sub": user_id, "exp": int(time.time()) + expires_in, **({"aud": app} if app else {})}
-    parts = (base64.urlsafe_b64encode(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
-    content = b".".join(part.rstrip(b"=") for part in parts)
-    signature = base64.urlsafe_b64encode(hmac.digest(secret.encode(), content, "sha256")).rstrip(b"=")
-    return (content + b"." + signature).decode()
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in ({"alg": "HS256", "typ": "JWT"}, claims)]
+    signature = hmac.digest(secret.encode(), b".".join(parts), "sha256")
+    return b".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
 
 
 def sign_user_hmac(user_id: str, secret: str) -> str:
