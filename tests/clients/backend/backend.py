@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from bellwire import ProblemError, WebhookVerificationError, create_client, expect, paginate, sign_user_hmac, sign_user_token, verify_webhook
+from bellwire import ProblemError, WebhookVerificationError, create_client, expect, paginate, sign_user_hmac, sign_user_token, stream_events, verify_webhook
 from bellwire.rest.api.apps import apps_show
 from bellwire.rest.api.messages import messages_batch_send, messages_send, messages_show
 from bellwire.rest.api.topics import topics_list, topics_set
@@ -35,13 +35,27 @@ try:
 except ProblemError as error:
     busy = f"{error.status} {error.code}"
 
+cursor = "0"
+events: list[tuple[str, int]] = []
+for event in stream_events(client, "shop", cursor):
+    events.append((event.kind.value, event.count))
+    cursor = event.cursor
+later_events = [event.id for event in stream_events(client, "shop", cursor)]
+refused_cursor = ""
+try:
+    next(stream_events(client, "shop", "x"))
+except ProblemError as error:
+    refused_cursor = f"{error.status} {error.code}"
+
 webhooks: list[list[str] | str] = []
 for request in json.loads(Path("webhooks.json").read_text()):
     try:
-        events = verify_webhook(request["body"].encode(), request["headers"], os.environ["WEBHOOK_SECRET"])
-        webhooks.append([event["type"] for event in events])
+        received = verify_webhook(request["body"].encode(), request["headers"], os.environ["WEBHOOK_SECRET"])
+        webhooks.append([event["type"] for event in received])
     except WebhookVerificationError:
         webhooks.append("refused")
 
 tokens = [sign_user_token("ann", os.environ["IDENTITY_SECRET"], app="shop"), sign_user_hmac("bob", os.environ["HMAC_SECRET"])]
-print(json.dumps({"accepted": accepted, "topics": topics, "message": message, "targeted": targeted, "problem": problem, "busy": busy, "webhooks": webhooks, "tokens": tokens}))
+sent = {"accepted": accepted, "message": message, "targeted": targeted, "problem": problem, "busy": busy}
+read = {"topics": topics, "events": events, "later_events": later_events, "refused_cursor": refused_cursor}
+print(json.dumps({**sent, **read, "webhooks": webhooks, "tokens": tokens}))

@@ -6,6 +6,7 @@ import {
   ProblemError,
   signUserHmac,
   signUserToken,
+  streamEvents,
   verifyWebhook,
   type Schemas,
 } from "@bellwire/server";
@@ -50,6 +51,21 @@ const busy = await bellwire.GET("/v1/apps/{app}", { params: { path: { app: "busy
   (error: unknown) => (error instanceof ProblemError ? `${error.status} ${error.code}` : String(error)),
 );
 
+let cursor = "0";
+const events: [Schemas["EventType"], number][] = [];
+for await (const event of streamEvents(bellwire, app, cursor)) {
+  events.push([event.kind, event.count]);
+  cursor = event.cursor;
+}
+const laterEvents: string[] = [];
+for await (const event of streamEvents(bellwire, app, cursor)) laterEvents.push(event.id);
+const refusedCursor = await streamEvents(bellwire, app, "x")
+  .next()
+  .then(
+    () => undefined,
+    (error: unknown) => (error instanceof ProblemError ? `${error.status} ${error.code}` : String(error)),
+  );
+
 const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(
   ({ headers, body }: { headers: Record<string, string>; body: string }) => {
     try {
@@ -60,4 +76,6 @@ const webhooks = JSON.parse(readFileSync("webhooks.json", "utf8")).map(
   },
 );
 const tokens = [signUserToken("ann", env("IDENTITY_SECRET"), { app }), signUserHmac("bob", env("HMAC_SECRET"))];
-console.log(JSON.stringify({ accepted: batch.accepted, topics, message, targeted, problem, busy, webhooks, tokens }));
+const outcome = { accepted: batch.accepted, message, targeted, problem, busy };
+const read = { topics, events, later_events: laterEvents, refused_cursor: refusedCursor };
+console.log(JSON.stringify({ ...outcome, ...read, webhooks, tokens }));
