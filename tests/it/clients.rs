@@ -3,6 +3,7 @@
 
 mod backends;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use axum::http::Method;
@@ -134,6 +135,19 @@ async fn admin_types_match_the_description() {
     let is_same = std::fs::read_to_string(&committed).is_ok_and(|committed| committed == told);
     assert!(is_same, "the description has changed: cp {} {}", fresh.display(), committed.display());
     app.finish().await;
+}
+
+/// The script says which languages are skipped because the machine lacks their tools.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_languages_compile_generated_clients() {
+    let dir = TempDir::new();
+    let script = root().join("tests/clients/languages.py");
+    let description = root().join("static/openapi.json");
+    let paths = [script, description].map(|path| path.to_str().expect("UTF-8").to_owned());
+    let told = run(&dir, "python3", &[&paths[0], &paths[1]], &[]).await;
+    let languages: BTreeSet<&str> = told.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(languages, BTreeSet::from(["go", "java", "php", "ruby"]), "{told}");
+    println!("{told}");
 }
 
 #[test]

@@ -40,13 +40,17 @@ impl ToSchema for TierSchema {
 enum PayloadSchema {
     /// Text, sent as UTF-8.
     Text(String),
-    /// Bytes, given in base64.
-    Octets {
-        /// Base64 or base64url, with or without padding.
-        base64: String,
-    },
-    /// Any other object, sent as its JSON text.
-    Json(BTreeMap<String, Value>),
+    Object(#[schema(inline)] PayloadObject),
+}
+
+/// An object with `base64` alone gives bytes. Any other is sent as its JSON text.
+#[derive(Serialize, ToSchema)]
+struct PayloadObject {
+    /// Base64 or base64url, with or without padding.
+    #[schema(nullable = false)]
+    base64: Option<String>,
+    #[serde(flatten)]
+    members: BTreeMap<String, Value>,
 }
 
 impl PartialSchema for Payload {

@@ -9,11 +9,16 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_store::outcomes::events::{self, Event};
+use chrono::{TimeDelta, Utc};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use uuid::Uuid;
 
 use super::run;
 use crate::support::api::{fcm, registration};
@@ -106,6 +111,14 @@ impl Workshop {
             let created = app.call(Method::POST, "/v1/apps/shop/identity-keys", key).await.ok(201);
             variables.push((variable, created["secret"].as_str().expect("a secret").to_owned()));
         }
+        let mut conn = app.pool.acquire().await.expect("a connection");
+        let owner = AppId(sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.expect("one app"));
+        for minutes in [30, 20] {
+            let missed = Event::sla_missed(owner, Tier::Transactional, 30, MessageId(Uuid::now_v7()), 1);
+            let at = Utc::now() - TimeDelta::minutes(minutes);
+            events::record(&mut conn, vec![missed], at).await.expect("an event");
+        }
+        drop(conn);
         let server = Server::with(&app, &["--roles", "api"]).await;
         let (address, requests) = lossy_proxy(server.address).await;
         variables.push(("ADDRESS", address));
@@ -130,6 +143,8 @@ impl Workshop {
         assert_eq!(output["problem"], json!({"status": 422, "code": "invalid", "title": "Invalid", "pointer": "/ttl"}));
         assert_eq!(output["webhooks"], json!([["delivery.clicked"], "refused", "refused"]));
         assert_eq!((&output["targeted"], &output["busy"]), (&json!(1), &json!("503 unexpected_response")), "{output}");
+        assert_eq!(output["events"], json!([["sla.missed", 1], ["sla.missed", 1]]));
+        assert_eq!((&output["later_events"], &output["refused_cursor"]), (&json!([]), &json!("400 invalid_parameter")));
 
         let requests = std::mem::take(&mut *self.requests.lock());
         let attempts = requests.iter().filter(|(_, path, _)| path.ends_with("/apps/busy")).count();

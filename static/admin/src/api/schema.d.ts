@@ -7226,12 +7226,12 @@ export interface components {
          */
         PastZones: "tomorrow" | "skip";
         /** @description Schema of [`Payload`], whose JSON is parsed by hand. */
-        Payload: string | {
+        Payload: string | ({
             /** @description Base64 or base64url, with or without padding. */
-            base64: string;
-        } | {
+            base64?: string;
+        } & {
             [key: string]: unknown;
-        };
+        });
         /** @description Period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
         /** @description A sent or waiting delivery to the person. */
