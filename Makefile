@@ -55,7 +55,7 @@ test-recipes: deps web $(recipe_packages) ## Build the recipes for frameworks, a
 	RECIPES="$(RECIPES)" cargo test --locked --test it browser::recipes::
 test-recipes: NEEDS = --test
 
-test-api: web ## Send what schemathesis makes up to a server: no 5xx, nothing that is not described; SECONDS_MAX=120
+test-api: web ## Send what schemathesis makes up to a server: no 5xx, nothing that is not described; SECONDS_MAX=300
 	scripts/test-api
 
 test-upgrade: deps web ## Run a server of the last release and one of this version side by side

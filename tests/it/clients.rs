@@ -137,7 +137,7 @@ async fn admin_types_match_the_description() {
     app.finish().await;
 }
 
-/// The script says which languages are skipped because the machine lacks their tools.
+/// The script names the languages that are skipped because the machine lacks their tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_languages_compile_generated_clients() {
     let dir = TempDir::new();

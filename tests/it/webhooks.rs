@@ -176,6 +176,23 @@ async fn delivery_outcomes_are_sent_signed_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn first_dead_letter_of_a_reason_is_told() {
+    let stage = Stage::set().await;
+    stage.webhook(URL, &["dead_letter.created"], json!({})).await;
+    stage.app.subscribe("fcm", 0..3).await;
+    stage.app.simulator.add_rule(Rule::always(RuleAction::BadRequest)).unwrap();
+    stage.app.send(json!({"all": true}), json!({})).await;
+    stage.app.run_until_idle().await;
+    stage.tell().await;
+    let requests = stage.receiver.pushed();
+    assert_eq!(types(&requests), [("dead_letter.created".to_owned(), 1)].into(), "three in one minute");
+    let told = events(&requests[0])[0]["data"].clone();
+    let path = format!("/v1/apps/shop/dead-letters/{}", told["dead_letter"].as_str().unwrap());
+    assert_eq!(stage.app.get(&path).await["reason"], told["reason"], "{told}");
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failed_webhook_is_retried_then_replayable() {
     let stage = Stage::set().await;
     let webhook = stage.webhook(URL, &["delivery.accepted"], three_retries()).await;

@@ -137,7 +137,7 @@ async fn advance(state: &ApiState, id: MessageId) -> sqlx::Result<ChunkProgress>
 
 /// Returns a 409 problem: a push of the message may be on its way.
 pub(super) fn still_sending() -> Problem {
-    let detail = "The message is still being sent. Repeat the request in a few seconds.";
+    let detail = "A push may be on its way, or the message still waits. Repeat the request later, or withdraw the whole message.";
     Problem::new(ProblemCode::MessageSending, detail)
 }
 

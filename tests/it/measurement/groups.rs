@@ -68,7 +68,7 @@ async fn control_group_is_compared_until_window_ends() {
 }
 
 #[tokio::test]
-async fn paced_and_paused_campaigns_are_measured_to_their_end() {
+async fn pauses_and_low_rates_extend_the_measurement() {
     let app = TestApp::start().await;
     measure(&app, json!({"window": "1d"})).await;
     let people = app.subscribe("fcm", 0..4).await;

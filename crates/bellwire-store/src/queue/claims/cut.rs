@@ -60,8 +60,7 @@ macro_rules! recipients {
         )
         .map(Recipient::from)
     };
-    // Browsers that may have got a push of a withdrawn message. Both sides begin after the last one, or a merge would read the lane from
-    // its start for each batch.
+    // Browsers that may have got a push of a withdrawn message.
     (removal, $message:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
         query!(
             Sendable,
@@ -72,7 +71,7 @@ macro_rules! recipients {
         "# + $within + r#"
               ORDER BY a.subscription) t
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
-        WHERE s.lane = $2 AND s.id > $3 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4)
+        WHERE s.lane = $2 AND s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4)
         ORDER BY t.subscription LIMIT $5
         "#,
             ($message, $place.lane.0, $place.after.0, $now, $size $(, $shard)?)
