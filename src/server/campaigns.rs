@@ -166,7 +166,7 @@ impl CampaignStep<'_> {
                 Some(FollowedRun { at: Some(at), .. }) => at + TimeDelta::seconds(*seconds),
                 Some(FollowedRun { is_on: true, .. }) => return Ok(NextRun::At(self.now + LATER)),
                 Some(FollowedRun { is_on: false, .. }) | None => {
-                    info!(campaign = %self.due.id, "a campaign ends: the one that it follows has ended without a run, or was deleted");
+                    info!(campaign = %self.due.id, "a campaign ends: the one that it follows has ended without a run, was withdrawn or deleted");
                     return Ok(NextRun::Never);
                 }
             },

@@ -315,6 +315,22 @@ async fn follow_up_reaches_those_without_a_click() {
 }
 
 #[tokio::test]
+async fn withdrawn_campaign_has_no_follow_up() {
+    let app = TestApp::start().await;
+    let person = app.subscribe("fcm", 0..1).await.remove(0);
+    started(&app, plan("first", json!({}))).await;
+    run_scheduler(&app).await;
+    let follows = json!({"campaign": "first", "did_not": "click", "after": 3600});
+    let slug = started(&app, plan("second", json!({"follows": follows}))).await;
+    order(&app, "first", "withdraw").await.ok(200);
+    advance(&app, 2 * HOUR).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 0);
+    let received = app.simulator.received(&person.endpoint).unwrap();
+    assert_eq!(received.iter().filter(|it| it.accepted > 0).count(), 2, "the message and its removal");
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn expired_campaign_sends_nothing() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;

@@ -252,6 +252,51 @@ async fn follow_up_reaches_who_did_not_click() {
 }
 
 #[tokio::test]
+async fn caps_and_quiet_hours_hold_triggered_messages() {
+    let app = TestApp::start().await;
+    let [ann, ben] = ["ann", "ben"];
+    let of_ann = app.subscribe_with("fcm", 0..1, json!({"user_id": ann})).await.remove(0);
+    let of_ben = app.subscribe_with("fcm", 1..2, json!({"user_id": ben})).await.remove(0);
+    let caps = json!({"caps": [{"max": 1, "window": "1d"}]});
+    app.call(Method::PUT, "/v1/apps/shop/caps", caps).await.ok(200);
+    let calendar = json!({"timezone": "UTC", "quiet_hours": {"from": "22:00", "to": "07:00"}});
+    app.call(Method::PUT, "/v1/apps/shop/calendar", calendar).await.ok(200);
+    start(&app, "receipt", json!({"on": "event:bought"}), json!({})).await;
+    for _ in 0..2 {
+        did(&app, ann, "bought").await;
+        advance(&app, MINUTE).await;
+    }
+    assert_eq!(shown(&app, &of_ann).len(), 1, "one a day");
+    advance(&app, 15 * HOUR).await; // 23:02
+    did(&app, ben, "bought").await;
+    advance(&app, MINUTE).await;
+    assert_eq!(shown(&app, &of_ben).len(), 0, "it is night");
+    advance(&app, 8 * HOUR).await;
+    assert_eq!(shown(&app, &of_ben).len(), 1);
+    assert_eq!(show(&app, "receipt").await["progress"]["total"]["capped"], 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn withdrawn_message_has_no_follow_up() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
+    start_reminder(&app, json!({})).await;
+    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
+    let plan = json!({"slug": "again", "follows": follows,
+        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
+    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
+    order(&app, "again", "start").await.ok(200);
+    did(&app, "ann", "cart_added").await;
+    advance(&app, 30 * MINUTE).await;
+    let sent = app.get("/v1/apps/shop/messages").await["data"][0]["id"].as_str().unwrap().to_owned();
+    app.call(Method::POST, &format!("/v1/apps/shop/messages/{sent}/withdraw"), Value::Null).await.ok(200);
+    advance(&app, HOUR).await;
+    assert_eq!(counts(&app, "again").await, [1, 0, 0, 0, 0, 1, 0, 0], "it is excluded");
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn purchase_reported_late_ends_the_follow_up() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);

@@ -122,7 +122,15 @@ pub(crate) async fn withdraw(
     carried_out.await.map_err(|_| Problem::internal())??;
     tokio::spawn(withdraw::finish(state.clone(), Withdrawing::Campaign(row.id)));
     let row = find(&state, app, &CampaignRef::Id(row.id)).await?;
-    view(&state, app, &row).await
+    view_steered(&state, app, &row).await
+}
+
+/// Returns a campaign after an order. To sum the messages of a trigger, one for each person, may take seconds: that is left out.
+async fn view_steered(state: &ApiState, app: &App, row: &CampaignRow) -> Result<axum::Json<CampaignResponse>, Problem> {
+    match open(state, row)?.checked.when {
+        When::Trigger(_) => Ok(axum::Json(CampaignResponse::new(app, row))),
+        _ => view(state, app, row).await,
+    }
 }
 
 async fn steer<S>(
@@ -153,7 +161,7 @@ async fn steer<S>(
         let missed_since = (order == CampaignOrder::Resume).then_some(row.changed_at);
         turned.next_at = next_run(&open(state, &turned)?.checked, missed_since, now).or(turned.next_at);
     }
-    view(state, app, &turned).await
+    view_steered(state, app, &turned).await
 }
 
 /// Returns the time of the next run. `None`: now, or not determined by the plan. The scheduler stores that time shortly after a

@@ -49,7 +49,7 @@ pub(crate) struct CampaignResponse {
     changed_at: DateTime<Utc>,
     /// Time of the start. Null: a draft.
     started_at: Option<DateTime<Utc>>,
-    /// Progress. Not in lists.
+    /// Progress. Not in lists, and not in responses to orders to a campaign that events trigger.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<CampaignProgress>,
     /// Progress in lists. Null for campaigns without deliveries.

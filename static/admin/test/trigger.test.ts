@@ -208,6 +208,7 @@ describe("progress of a trigger", () => {
     expect(steps[0]?.about).toBe("4 other events let no person enter, because of the limit.");
     expect([steps[6]?.share, steps[7]?.share]).toEqual(["40 % of 10", "75 % of 4"]);
     expect(triggerSteps(counts(), null).map(({ word }) => word)).toEqual(["Entered", "Waiting", "Sent"]);
+    expect(triggerSteps(counts(), null, 3).at(-1)).toMatchObject({ word: "Capped", n: 3 });
   });
 });
 

@@ -266,16 +266,20 @@ pub struct FollowedRun {
 }
 
 /// Returns the run that a follow-up started at `since` follows: the followed campaign's last run until then, or else its first.
-/// The result never changes afterwards. `None`: the followed campaign does not exist.
+/// Withdrawn runs are followed by nothing. `None`: the followed campaign does not exist.
 pub async fn followed(
     conn: &mut PgConnection, app: AppId, id: CampaignId, since: Timestamp,
 ) -> sqlx::Result<Option<FollowedRun>> {
     fetch_optional!(
         conn,
         FollowedRun,
-        r#"SELECT c.state NOT IN ('cancelled', 'done') AS "is_on!",
-             coalesce((SELECT at FROM campaign_runs WHERE campaign = c.id AND at <= $3 ORDER BY run DESC LIMIT 1),
-                      (SELECT at FROM campaign_runs WHERE campaign = c.id ORDER BY run LIMIT 1)) AS at
+        r#"WITH runs AS (
+             SELECT r.run, r.at FROM campaign_runs r WHERE r.campaign = $1 AND NOT EXISTS (
+               SELECT FROM campaign_parts p JOIN withdrawals w ON w.message = p.message
+               WHERE p.campaign = r.campaign AND p.run = r.run))
+           SELECT c.state NOT IN ('cancelled', 'done') AS "is_on!",
+             coalesce((SELECT at FROM runs WHERE at <= $3 ORDER BY run DESC LIMIT 1),
+                      (SELECT at FROM runs ORDER BY run LIMIT 1)) AS at
            FROM campaigns c WHERE c.id = $1 AND c.app = $2"#,
         (id.0, app.0, since)
     )

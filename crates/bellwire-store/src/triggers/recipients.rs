@@ -110,7 +110,7 @@ pub async fn in_audience(
     Ok(judged.into_iter().filter_map(|(id, verdict)| verdict.is_taken().then_some(id)).collect())
 }
 
-/// Returns the given messages that a push service accepted and that have no such reaction.
+/// Returns the given messages that a push service accepted, that have no such reaction and are not withdrawn.
 pub async fn without_reaction(
     conn: &mut PgConnection, messages: &[MessageId], reaction: FollowCondition, browsers: &[SubscriptionId],
 ) -> sqlx::Result<HashSet<MessageId>> {
@@ -129,7 +129,8 @@ pub async fn without_reaction(
     let accepted = fetch_all!(
         conn,
         scalar,
-        r#"SELECT DISTINCT message AS "id: MessageId" FROM message_counts WHERE message = ANY ($1) AND accepted > 0"#,
+        r#"SELECT DISTINCT message AS "id: MessageId" FROM message_counts k WHERE message = ANY ($1) AND accepted > 0
+             AND NOT EXISTS (SELECT FROM withdrawals WHERE message = k.message)"#,
         (messages as &[MessageId])
     )?;
     Ok(accepted.into_iter().filter(|id| !reacted.contains(id)).collect())

@@ -236,7 +236,7 @@ export interface TriggerStep {
 }
 
 /** Steps from entering to clicks. Parts of those who entered are left out if they are zero. */
-export function triggerSteps(trigger: TriggerCounts, funnel: Funnel | null): TriggerStep[] {
+export function triggerSteps(trigger: TriggerCounts, funnel: Funnel | null, capped = 0): TriggerStep[] {
   const { entered, waiting, cancelled, limited, held_out, excluded, expired, sent } = trigger;
   const part = (word: string, n: number, about?: string): TriggerStep => ({ word, n, share: share(n, entered), about });
   const ended = [
@@ -269,6 +269,16 @@ export function triggerSteps(trigger: TriggerCounts, funnel: Funnel | null): Tri
     part("Waiting", waiting),
     ...ended.filter(({ n }) => n > 0),
     part("Sent", sent),
+    ...(capped > 0
+      ? [
+          {
+            word: "Capped",
+            n: capped,
+            share: undefined,
+            about: "Deliveries that a frequency cap or the recipient’s mute held back.",
+          },
+        ]
+      : []),
     ...reported,
   ];
 }

@@ -167,7 +167,11 @@ function SpanFields({ word, name, value: [n, unit], change, hint, fault, check }
 export function TriggerCard({ trigger, progress }: { trigger: TriggerCounts; progress: CampaignProgress }) {
   return (
     <Card title="From event to click">
-      <FunnelSteps id="trigger" steps={triggerSteps(trigger, receipts(progress))} whole={trigger.entered} />
+      <FunnelSteps
+        id="trigger"
+        steps={triggerSteps(trigger, receipts(progress), progress.total.capped)}
+        whole={trigger.entered}
+      />
     </Card>
   );
 }
