@@ -369,12 +369,5 @@ async fn write_subscription(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_says_nothing_is_not_stored() {
-        let written = serde_json::json!({"healthyRetryPolicy": {}, "sicklyRetryPolicy": null, "guaranteed": false});
-        assert_eq!(kept(written), serde_json::json!({"healthyRetryPolicy": {}}));
-    }
-}
+#[path = "../../tests/unit/api/policies.rs"]
+mod tests;

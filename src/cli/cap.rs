@@ -48,15 +48,5 @@ fn show(_: &Call<'_>, shown: &Value) -> anyhow::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cap_is_messages_per_window_and_tier() {
-        assert_eq!(read("2/1d"), Ok(json!({"max": 2, "window": "1d"})));
-        assert_eq!(read("5/7d:promotional"), Ok(json!({"max": 5, "window": "7d", "tiers": ["promotional"]})));
-        for wrong in ["", "2", "1d/2", "2:promotional"] {
-            assert!(read(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+#[path = "../../tests/unit/cli/cap.rs"]
+mod tests;

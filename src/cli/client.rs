@@ -235,11 +235,5 @@ pub(super) fn encoded(segment: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_typed_leaves_its_segment() {
-        assert_eq!(path(["apps", "a/b?c", "..", "é"]), "/v1/apps/a%2Fb%3Fc/%2E%2E/%C3%A9");
-    }
-}
+#[path = "../../tests/unit/cli/client.rs"]
+mod tests;

@@ -100,12 +100,5 @@ impl Account {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        let texts = [0, 999, 1_000, 1_234_567].map(|n| Grouped(n).to_string());
-        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
-    }
-}
+#[path = "../../tests/unit/demo/table.rs"]
+mod tests;

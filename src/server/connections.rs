@@ -66,13 +66,5 @@ fn missing(most: u32, open: u32, in_use: i64, of: i64) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_open_is_counted_once() {
-        assert_eq!(missing(25, 25, 97, 97), None);
-        assert_eq!(missing(25, 20, 97, 97), Some(5));
-        assert_eq!(missing(25, 0, 0, 20), Some(5));
-    }
-}
+#[path = "../../tests/unit/server/connections.rs"]
+mod tests;

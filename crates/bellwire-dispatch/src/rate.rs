@@ -41,16 +41,5 @@ impl Rates {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn rate_is_of_the_last_full_second() {
-        let (rates, lane, start) = (Rates::default(), LaneId(1), Instant::now());
-        assert_eq!(rates.per_second(lane), FIRST);
-        (0..300).for_each(|_| rates.count(lane, start));
-        assert_eq!(rates.per_second(lane), FIRST);
-        rates.count(lane, start + WINDOW * 2);
-        assert_eq!(rates.per_second(lane), 150);
-    }
-}
+#[path = "../../../tests/crates/dispatch/unit/rate.rs"]
+mod tests;

@@ -156,11 +156,5 @@ fn answer(domain: &str, digest: &[u8; 32]) -> Result<ServerConfig, Box<dyn std::
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn challenge_certificate_needs_its_protocol() {
-        assert_eq!(answer("push.example.com", &[7; 32]).unwrap().alpn_protocols, [ACME]);
-    }
-}
+#[path = "../../../../tests/crates/net/unit/http_server/tls.rs"]
+mod tests;

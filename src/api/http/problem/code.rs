@@ -164,15 +164,5 @@ problem_codes! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_are_sorted_unique_and_in_sentences() {
-        assert!(PROBLEM_KINDS.is_sorted_by(|a, b| a.code < b.code));
-        for ProblemKind { code, status, means, remedy } in PROBLEM_KINDS {
-            assert!(status.is_client_error() || status.is_server_error(), "{code}");
-            assert!(means.ends_with('.') && remedy.ends_with('.'), "{code}");
-        }
-    }
-}
+#[path = "../../../../tests/unit/api/http/problem/code.rs"]
+mod tests;
