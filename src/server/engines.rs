@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tracing::info;
 
@@ -11,6 +12,7 @@ use super::maintenance::{self, Retention};
 use super::{campaigns, keys, measuring, triggers};
 use crate::config::Config;
 use crate::hooks;
+use bellwire_core::clock::Clock;
 use bellwire_dispatch::idle::Rest;
 use bellwire_dispatch::{self as dispatch, Dispatcher};
 use bellwire_gateway::Gateways;
@@ -19,6 +21,7 @@ use bellwire_store::outcomes::rollups::MetricsKept;
 use bellwire_telemetry::metrics::Metrics;
 use bellwire_telemetry::otlp::Tracer;
 use bellwire_telemetry::panics::begun_again;
+use bellwire_vault::Vault;
 use bellwire_webpush::sealer::Sealer;
 
 /// Starts the engines of this process's roles. Returns the dispatcher of a worker, and the tasks that must not end by
@@ -43,22 +46,25 @@ pub(super) fn start(
         let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
         (dispatcher, engines) = (Some(started), tasks);
     }
-    let (every, source) = ((pool.clone(), vault.clone(), clock.clone()), config.master_key_source());
-    let rest = rest(dispatcher.as_ref());
-    let resting = rest.clone();
-    let watch =
-        move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone(), resting.clone());
-    engines.spawn(begun_again("watching seal keys", watch));
-    let counted = (pool.clone(), vault.clone());
-    engines.spawn(begun_again("counting sealed values", move || keys::count_on(counted.0.clone(), counted.1.clone())));
+    let upkeep = Upkeep {
+        pool: pool.clone(),
+        vault: vault.clone(),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        rest: rest(dispatcher.as_ref()),
+    };
+    let source = config.master_key_source();
+    let watch = move |u: Upkeep| keys::watch_on(u.pool, u.vault, u.clock, source.clone(), u.rest);
+    upkeep.start(&mut engines, "watching seal keys", watch);
+    upkeep.start(&mut engines, "counting sealed values", |u| keys::count_on(u.pool, u.vault));
     if config.roles.maintenance {
-        maintain(context, config, metrics, &rest, &mut engines);
+        maintain(&upkeep, config, &mut engines);
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
         if let Some(dispatcher) = dispatcher.clone() {
             sender.lease_by(move || dispatcher.lease_beside());
         }
-        engines.spawn(begun_again("sending to webhooks", move || hooks::send_on(sender.clone(), rest.clone())));
+        upkeep.start(&mut engines, "sending to webhooks", move |u| hooks::send_on(sender.clone(), u.rest));
     }
     (dispatcher, engines)
 }
@@ -68,45 +74,39 @@ pub(super) fn rest(dispatcher: Option<&Arc<Dispatcher>>) -> Arc<Rest> {
     dispatcher.map_or_else(Arc::default, |dispatcher| dispatcher.rest())
 }
 
+/// Handles that a background task gets at each start.
+#[derive(Clone)]
+struct Upkeep {
+    pool: PgPool,
+    vault: Vault,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    rest: Arc<Rest>,
+}
+
+impl Upkeep {
+    /// Starts a task that begins again after a panic.
+    fn start<W: Future<Output = ()> + Send + 'static>(
+        &self, engines: &mut JoinSet<()>, name: &'static str, work: impl Fn(Self) -> W + Send + Sync + 'static,
+    ) {
+        let upkeep = self.clone();
+        engines.spawn(begun_again(name, move || work(upkeep.clone())));
+    }
+}
+
 /// Starts maintenance. Each task keeps its state in the database, so a task that panics restarts while the others
 /// continue.
-fn maintain(context: &Context, config: &Config, metrics: &Arc<Metrics>, rest: &Arc<Rest>, engines: &mut JoinSet<()>) {
-    let every = || (context.pool.clone(), context.vault.clone(), context.clock.clone());
+fn maintain(upkeep: &Upkeep, config: &Config, engines: &mut JoinSet<()>) {
     let (guard, kept) = (guard(config), retention(config));
-    let (pool, vault, clock) = every();
-    let reseal = move || maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone());
-    engines.spawn(begun_again("sealing anew", reseal));
-    let (pool, vault, clock) = every();
-    let (metrics, resting) = (metrics.clone(), rest.clone());
-    let sweep =
-        move || maintenance::sweep_on(pool.clone(), vault.clone(), metrics.clone(), clock.clone(), resting.clone());
-    engines.spawn(begun_again("sweeping", sweep));
-    let (pool, _, clock) = every();
-    let resting = rest.clone();
-    let fold = move || maintenance::fold_on(pool.clone(), clock.clone(), guard, resting.clone());
-    engines.spawn(begun_again("folding", fold));
-    let (pool, _, clock) = every();
-    engines.spawn(begun_again("keeping house", move || maintenance::keep_on(pool.clone(), clock.clone(), kept)));
-    let (pool, vault, clock) = every();
-    let resting = rest.clone();
-    let forget = move || maintenance::forget_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
-    engines.spawn(begun_again("erasing and deleting", forget));
-    let (pool, vault, clock) = every();
-    let resting = rest.clone();
-    let advance = move || campaigns::advance_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
-    engines.spawn(begun_again("moving campaigns on", advance));
-    let (pool, vault, clock) = every();
-    let resting = rest.clone();
-    let send = move || triggers::send_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
-    engines.spawn(begun_again("sending for triggers", send));
-    let (pool, vault, clock) = every();
-    let resting = rest.clone();
-    let measure = move || measuring::measure_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
-    engines.spawn(begun_again("measuring campaigns", measure));
-    let (pool, vault, clock) = every();
-    let resting = rest.clone();
-    let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
-    engines.spawn(begun_again("packing for webhooks", pack));
+    upkeep.start(engines, "sealing anew", |u| maintenance::reseal_on(u.pool, u.vault, u.clock));
+    upkeep.start(engines, "sweeping", |u| maintenance::sweep_on(u.pool, u.vault, u.metrics, u.clock, u.rest));
+    upkeep.start(engines, "folding", move |u| maintenance::fold_on(u.pool, u.clock, guard, u.rest));
+    upkeep.start(engines, "keeping house", move |u| maintenance::keep_on(u.pool, u.clock, kept));
+    upkeep.start(engines, "erasing and deleting", |u| maintenance::forget_on(u.pool, u.vault, u.clock, u.rest));
+    upkeep.start(engines, "moving campaigns on", |u| campaigns::advance_on(u.pool, u.vault, u.clock, u.rest));
+    upkeep.start(engines, "sending for triggers", |u| triggers::send_on(u.pool, u.vault, u.clock, u.rest));
+    upkeep.start(engines, "measuring campaigns", |u| measuring::measure_on(u.pool, u.vault, u.clock, u.rest));
+    upkeep.start(engines, "packing for webhooks", |u| hooks::pack_on(u.pool, u.vault, u.clock, u.rest));
 }
 
 fn sealer(config: &Config) -> &'static Sealer {
