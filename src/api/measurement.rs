@@ -43,7 +43,6 @@ const HOST_RULE: &str = "must be a host such as `shop.example`, or `*.shop.examp
 pub(crate) struct MeasurementSettings {
     /// Time in which conversions count, such as `7d`: after a receipt for the attribution, and after the last message of a campaign
     /// for its result. 1h to 30d. Null: nothing is measured.
-    #[serde(default)]
     window: Option<String>,
     /// Receipt that begins the window.
     #[serde(default = "clicked")]
@@ -52,7 +51,6 @@ pub(crate) struct MeasurementSettings {
     #[serde(default = "last")]
     attribution: Attribution,
     /// Parameters that service workers add to clicked links. Null: links stay as they are.
-    #[serde(default)]
     link_tags: Option<LinkTagSettings>,
 }
 

@@ -66,7 +66,6 @@ pub(crate) struct PromptVariant {
     #[serde(default = "one")]
     weight: i64,
     /// Form of the variant. Null: that of the prompt.
-    #[serde(default)]
     layout: Option<PromptLayout>,
     /// Texts that replace those of the prompt, by language tag and text name.
     #[serde(default)]
@@ -232,7 +231,6 @@ pub(crate) struct TopicDisplay {
     /// Display name of the topic, at most 300 characters.
     title: String,
     /// Description for visitors, at most 300 characters.
-    #[serde(default)]
     description: Option<String>,
     /// Sort position among the app's topics, 0 to 1,000, ascending. Equal positions are sorted by title.
     #[serde(default)]

@@ -73,7 +73,6 @@ pub(crate) struct TopicRequest {
     join: TopicJoin,
     /// Delivery policy of messages to the topic. Requires the scope `policies` in addition. Absent: an existing topic keeps its
     /// policy.
-    #[serde(default)]
     #[schema(value_type = Option<DeliveryPolicy>)]
     policy: Option<Value>,
     /// Entry in the preferences of visitors. Null: not offered to visitors. Absent: an existing topic keeps its entry.

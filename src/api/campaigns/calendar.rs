@@ -28,7 +28,6 @@ pub(crate) struct CalendarSettings {
     #[schema(example = "Europe/Berlin")]
     timezone: String,
     /// Hours in the recipient's time zone during which promotional and engagement deliveries wait. Null: none.
-    #[serde(default)]
     quiet_hours: Option<Hours>,
     /// Windows in the app's time zone during which engagement deliveries are sent, at most 50. Empty: at any time.
     #[serde(default)]

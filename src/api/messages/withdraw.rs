@@ -146,11 +146,9 @@ pub(super) fn still_sending() -> Problem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserWithdrawal {
     /// Your own key of a message.
-    #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     key: Option<String>,
     /// Tag of notifications, 1 to 200 characters. Only notifications on display are closed.
-    #[serde(default)]
     #[schema(min_length = 1, max_length = 200)]
     tag: Option<String>,
 }
@@ -211,10 +209,8 @@ pub(crate) async fn withdraw_from_user(
 #[serde(deny_unknown_fields)]
 pub(crate) struct WithdrawalNotice {
     /// Title, 1 to 200 characters. Null: the name of the app.
-    #[serde(default)]
     title: Option<String>,
     /// Text below the title, 1 to 200 characters. Null: a built-in English text.
-    #[serde(default)]
     body: Option<String>,
 }
 

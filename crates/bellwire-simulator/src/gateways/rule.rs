@@ -68,13 +68,11 @@ pub enum RuleAction {
     /// 429, or 406 from WNS.
     Throttled {
         /// Seconds for `Retry-After`; without them the header is absent.
-        #[serde(default)]
         retry_after_s: Option<u64>,
     },
     /// 503 in the form of the gateway.
     Unavailable {
         /// Seconds for `Retry-After`; without them the default of the gateway applies.
-        #[serde(default)]
         retry_after_s: Option<u64>,
     },
     /// 500 in the form of the gateway.

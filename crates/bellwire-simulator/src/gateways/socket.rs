@@ -30,14 +30,12 @@ const EITHER: GeneralPurpose = GeneralPurpose::new(
 #[serde(tag = "messageType", rename_all = "snake_case")]
 enum SocketMessage {
     Hello {
-        #[serde(default)]
         uaid: Option<String>,
     },
     Register {
         #[serde(rename = "channelID")]
         channel: String,
         /// Application server key (VAPID) that the subscription is bound to.
-        #[serde(default)]
         key: Option<String>,
     },
     Unregister {
