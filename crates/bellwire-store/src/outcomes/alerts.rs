@@ -1,6 +1,9 @@
 //! Alerts for operators.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use utoipa::ToSchema;
 
 use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::{Timestamp, uuid_of};
@@ -70,19 +73,28 @@ pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -
     Ok(n == 1)
 }
 
-#[derive(Debug)]
+/// Alert for operators.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AlertResponse)]
 pub struct AlertRow {
+    /// Id of the alert.
     pub id: AlertId,
+    /// App of the alert. Null: it concerns the whole server.
     pub app: Option<AppId>,
+    /// Kind of the alert.
     pub kind: AlertKind,
+    /// Subject of the alert: a key, message, lane or metric.
     pub subject: String,
-    /// Description to display.
+    /// Description of the problem, as text to display.
     pub detail: String,
     /// Number of occurrences since the alert was opened.
     pub n: i64,
-    pub first_at: Timestamp,
-    pub last_at: Timestamp,
-    pub resolved_at: Option<Timestamp>,
+    /// Time at which the alert was opened.
+    pub first_at: DateTime<Utc>,
+    /// Time of the last occurrence.
+    pub last_at: DateTime<Utc>,
+    /// Time at which the alert was resolved. Null: it is open.
+    pub resolved_at: Option<DateTime<Utc>>,
 }
 
 /// Returns alerts beyond the page's key: open ones first, each group from the newest alert. A key that no alert has means the
