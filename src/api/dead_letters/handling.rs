@@ -3,9 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{DeadLetterDetail, Standing, find, give};
@@ -249,40 +247,13 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
     }
 }
 
-/// Operation on dead letters.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct DeadLetterActionResponse {
-    /// Id of the operation.
-    id: ActionId,
-    /// `replay`, `discard` or `export`.
-    action: String,
-    /// Caller: the id of an API key, or `local` for the command line.
-    actor: String,
-    /// Filter that selected the dead letters.
-    #[schema(value_type = Object)]
-    filter: Value,
-    /// Number of dead letters handled.
-    count: i64,
-    /// Time of its start.
-    at: DateTime<Utc>,
-    /// Time of its last part.
-    ended_at: DateTime<Utc>,
-}
-
-impl From<ActionRow> for DeadLetterActionResponse {
-    fn from(row: ActionRow) -> Self {
-        let ActionRow { operation, action, actor, filter, n, at, ended_at } = row;
-        Self { id: operation, action, actor, filter, count: n, at, ended_at }
-    }
-}
-
 /// Lists replays, discards and exports of dead letters, the latest first. Entries never change.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
-    responses((status = 200, body = Page<DeadLetterActionResponse>)))]
+    responses((status = 200, body = Page<ActionRow>)))]
 pub(crate) async fn trail(
     server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = trail::list(&state.pool, server.app.id, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.operation, DeadLetterActionResponse::from).answer(&uri))
+    Ok(cut.page(rows, |row| row.id, |row| row).answer(&uri))
 }

@@ -1,32 +1,40 @@
 //! Records of operations on dead letters, for reading.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgPool;
+use utoipa::ToSchema;
 
 use crate::keyset::{Keyset, paged};
-use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ActionId, AppId};
 
-/// Recorded operation.
-#[derive(Debug, Clone)]
+/// Operation on dead letters.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = DeadLetterActionResponse)]
 pub struct ActionRow {
-    pub operation: ActionId,
-    /// Name from [`Action::name`](super::handling::Action::name).
+    /// Id of the operation.
+    pub id: ActionId,
+    /// `replay`, `discard` or `export`.
     pub action: String,
+    /// Caller: the id of an API key, or `local` for the command line.
     pub actor: String,
+    /// Filter that selected the dead letters.
+    #[schema(value_type = Object)]
     pub filter: Value,
-    pub n: i64,
-    /// Time of its first part.
-    pub at: Timestamp,
+    /// Number of dead letters handled.
+    pub count: i64,
+    /// Time of its start.
+    pub at: DateTime<Utc>,
     /// Time of its last part.
-    pub ended_at: Timestamp,
+    pub ended_at: DateTime<Utc>,
 }
 
 /// Returns an app's operations beyond the page's key, the nearest ids first.
 pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ActionRow>> {
     paged!(pool, page, ActionRow,
-        [r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
-             sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
+        [r#"SELECT operation AS id, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
+             sum(n)::bigint AS "count!", min(at) AS "at!", max(at) AS "ended_at!"
            FROM dead_letter_actions WHERE app = $1 AND operation"# < "$2 GROUP BY operation ORDER BY operation" DESC "LIMIT $3"],
         (app.0, page.beyond, page.limit)
     )
