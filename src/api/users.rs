@@ -7,10 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
-use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
 
 use super::http::auth::{MayChangeSubscribers, MayRead, RegistrationCaller, Server};
 use super::http::extract::{PathId, UserId};
@@ -33,47 +30,13 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// Time for which a request searches messages that name the user. Then maintenance continues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Erasure of a user. The audit log keeps the same figures longer, under the user's label.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ErasureResponse {
-    /// Id of the erasure.
-    id: ErasureId,
-    /// Subscriptions unsubscribed and erased so far, including former ones of the same browsers.
-    subscriptions: i64,
-    /// Messages from whose recipients the user was removed. Most messages drop their recipients when the last delivery has
-    /// ended, and are not counted.
-    messages: i64,
-    /// Open dead letters that were discarded with their content.
-    dead_letters: i64,
-    /// Pending or failed webhook requests from which the user was removed.
-    webhook_requests: i64,
-    /// Time of the request.
-    requested_at: DateTime<Utc>,
-    /// Time of completion. Null: still running.
-    completed_at: Option<DateTime<Utc>>,
-}
-
-impl From<Erasure> for ErasureResponse {
-    fn from(erasure: Erasure) -> Self {
-        Self {
-            id: erasure.id,
-            subscriptions: erasure.subscriptions,
-            messages: erasure.messages,
-            dead_letters: erasure.dead_letters,
-            webhook_requests: erasure.webhook_requests,
-            requested_at: erasure.requested_at,
-            completed_at: erasure.completed_at,
-        }
-    }
-}
-
 /// Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, the user's id in recipients of
 /// messages, and the content of their open dead letters, which are discarded. Nothing is sent to them after the response. Only
 /// ids of subscriptions remain, because the counts of past messages include them.
 ///
 /// 200: complete. 202: messages are still being searched. `Location` shows the progress.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
-    responses((status = 200, body = ErasureResponse), (status = 202, body = ErasureResponse)))]
+    responses((status = 200, body = Erasure), (status = 202, body = Erasure)))]
 pub(crate) async fn erase(
     server: Server<MayChangeSubscribers>, State(state): State<ApiState>, PathId(user): PathId<UserId>,
 ) -> Result<Response, Problem> {
@@ -97,14 +60,14 @@ pub(crate) async fn erase(
         }
     }
     let done = erasures::complete(&state.pool, &state.vault, &begun, state.clock.now()).await?;
-    Ok(axum::Json(ErasureResponse::from(done)).into_response())
+    Ok(axum::Json(done).into_response())
 }
 
 async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem> {
     let so_far = erasures::find(&state.pool, begun.app, begun.id).await?.ok_or_else(Problem::internal)?;
     let place = format!("/v1/apps/{}/erasures/{}", begun.app, begun.id);
     let location = HeaderValue::try_from(place).expect("ids and slashes");
-    let view = axum::Json(ErasureResponse::from(so_far));
+    let view = axum::Json(so_far);
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
 }
 
@@ -140,12 +103,12 @@ pub(crate) async fn erase_subscription(
 
 /// Returns the progress of a user's erasure.
 #[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
-    responses((status = 200, body = ErasureResponse)))]
+    responses((status = 200, body = Erasure)))]
 pub(crate) async fn show_erasure(
     server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<ErasureId>,
-) -> Result<axum::Json<ErasureResponse>, Problem> {
+) -> Result<axum::Json<Erasure>, Problem> {
     let found = erasures::find(&state.pool, server.app.id, id).await?;
-    found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
+    found.map(axum::Json).ok_or_else(|| Problem::not_found("erasure"))
 }
 
 /// Returns the pseudonymous label of a user in the audit log. The same user always has the same label.

@@ -10,8 +10,11 @@ mod browser;
 use std::slice;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
+use utoipa::ToSchema;
 
 use crate::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::audience::subscriptions::end;
@@ -37,29 +40,34 @@ const CHUNK: i64 = 1_000;
 /// Time for which the request works on an erasure before maintenance may take over.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 
-/// A row of `erasures`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Erasure of a user. The audit log keeps the same figures longer, under the user's label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ErasureResponse)]
 pub struct Erasure {
     /// Id of the erasure.
     pub id: ErasureId,
     /// App of the user.
+    #[serde(skip)]
     pub app: AppId,
     /// User to erase. `None`: complete.
+    #[serde(skip)]
     pub user_id: Option<String>,
     /// Caller of the erasure.
+    #[serde(skip)]
     pub actor: String,
-    /// Subscriptions unsubscribed and erased so far.
+    /// Subscriptions unsubscribed and erased so far, including former ones of the same browsers.
     pub subscriptions: i64,
-    /// Messages from which the user was removed so far.
+    /// Messages from whose recipients the user was removed. Most messages drop their recipients when the last delivery has
+    /// ended, and are not counted.
     pub messages: i64,
-    /// Open dead letters discarded so far.
+    /// Open dead letters that were discarded with their content.
     pub dead_letters: i64,
-    /// Pending or failed webhook requests from which the user was removed so far.
+    /// Pending or failed webhook requests from which the user was removed.
     pub webhook_requests: i64,
     /// Time of the request.
-    pub requested_at: Timestamp,
-    /// Time of completion. `None`: running.
-    pub completed_at: Option<Timestamp>,
+    pub requested_at: DateTime<Utc>,
+    /// Time of completion. Null: still running.
+    pub completed_at: Option<DateTime<Utc>>,
 }
 
 impl Erasure {
