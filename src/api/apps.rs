@@ -7,7 +7,6 @@ pub(crate) mod hygiene;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -45,55 +44,11 @@ pub(super) const WEIGHT_DEFAULT: i16 = 1;
 const CANCEL_ROUNDS: usize = 20;
 pub(super) const ORIGINS_MAX: usize = 50;
 
-/// An app: a site that sends notifications.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AppResponse {
-    /// Id of the app.
-    id: AppId,
-    /// Short name of the app in URLs.
-    slug: String,
-    /// Display name of the app.
-    name: String,
-    /// Origins whose pages may call the API from browsers (CORS).
-    origins: Vec<String>,
-    /// Whether subscriptions with endpoints outside the known push services are accepted.
-    allow_other_gateways: bool,
-    /// Permissions of browsers in addition to joining and leaving existing open topics.
-    #[schema(value_type = Vec<BrowserRight>)]
-    browsers_may: BrowsersMay,
-    /// Maximum `retries` of a delivery policy in QStash's form, and the default if a policy has none.
-    max_retries: i16,
-    /// Share of sending capacity relative to an app of weight 1, while deliveries of several apps wait.
-    weight: i16,
-    /// Time of the creation.
-    created_at: DateTime<Utc>,
-    /// Time at which deletion of the app started. Null: the app is not being deleted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deleting_at: Option<DateTime<Utc>>,
-}
-
-impl From<App> for AppResponse {
-    fn from(app: App) -> Self {
-        Self {
-            id: app.id,
-            slug: app.slug,
-            name: app.name,
-            origins: app.origins,
-            allow_other_gateways: app.allow_other_gateways,
-            browsers_may: app.browsers_may,
-            max_retries: app.max_retries,
-            weight: app.weight,
-            created_at: app.created_at,
-            deleting_at: app.deleting_at,
-        }
-    }
-}
-
 /// A new app and its first VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CreatedApp {
     #[serde(flatten)]
-    app: AppResponse,
+    app: App,
     /// First VAPID key of the app.
     vapid_key: VapidKeyResponse,
 }
@@ -321,30 +276,30 @@ pub(crate) async fn create(
         "browsers_may": app.browsers_may,
     });
     entry.with(detail).record(once.conn(), 1, app.created_at).await?;
-    once.finish(&state, StatusCode::CREATED, &CreatedApp { app: app.into(), vapid_key: key }).await
+    once.finish(&state, StatusCode::CREATED, &CreatedApp { app, vapid_key: key }).await
 }
 
 /// Lists all apps, the newest first. Apps that are being deleted are included.
-#[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<AppResponse>)))]
+#[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<App>)))]
 pub(crate) async fn list(
     _: Watcher, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = apps::list(&state.pool, cut.ask()).await?;
-    Ok(cut.page(rows, |app| app.id, AppResponse::from).answer(&uri))
+    Ok(cut.page(rows, |app| app.id, |app| app).answer(&uri))
 }
 
 /// Returns an app.
-#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppResponse)))]
-pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppResponse> {
-    axum::Json(server.app.into())
+#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = App)))]
+pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<App> {
+    axum::Json(server.app)
 }
 
 /// Changes the given members of an app. Absent members keep their value, even if another request changes them at the same time.
-#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", request_body = AppChange, responses((status = 200, body = AppResponse)))]
+#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", request_body = AppChange, responses((status = 200, body = App)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>, State(state): State<ApiState>, Draft(body, faults, _): Draft<AppChange>,
-) -> Result<axum::Json<AppResponse>, Problem> {
+) -> Result<axum::Json<App>, Problem> {
     let _changing = state.known_keys.changing();
     let mut tx = state.begin().await?;
     // Read again: it may have changed since the key was read with it.
@@ -359,7 +314,7 @@ pub(crate) async fn change(
         server.did(AuditAction::AppChanged, app.id).with(detail).record(&mut tx, 1, state.clock.now()).await?;
     }
     tx.commit().await?;
-    Ok(axum::Json(app.into()))
+    Ok(axum::Json(app))
 }
 
 /// Confirmation of a deletion.
@@ -375,11 +330,11 @@ pub(crate) struct Confirmation {
 /// sent, its API keys are revoked, and its routes respond with 404. Deliveries in progress end as cancelled. Rows are deleted
 /// within minutes or hours. Until then the app stays in the list, and its slug is taken. Attempts and receipts, which contain
 /// only ids, are deleted when their retention ends.
-#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppResponse)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = App)))]
 pub(crate) async fn delete(
     operator: Operator, State(state): State<ApiState>, PathId(name): PathId<AppRef>,
     Query(Confirmation { confirm }): Query<Confirmation>,
-) -> Result<(StatusCode, axum::Json<AppResponse>), Problem> {
+) -> Result<(StatusCode, axum::Json<App>), Problem> {
     let (id, slug) = name.parts();
     let app = apps::find_any(&state.pool, id, slug).await?.ok_or_else(|| Problem::not_found("app"))?;
     if confirm != app.slug {
@@ -404,7 +359,7 @@ pub(crate) async fn delete(
         stops.into_iter().for_each(|stop| (state.engine.tell)(Work::Stop(stop)));
     }
     let deleting_at = app.deleting_at.or(Some(now));
-    Ok((StatusCode::ACCEPTED, axum::Json(App { deleting_at, ..app }.into())))
+    Ok((StatusCode::ACCEPTED, axum::Json(App { deleting_at, ..app })))
 }
 
 /// Returns the changed members for the audit log. `None`: nothing changed.

@@ -1,35 +1,46 @@
-//! Apps: the tenants of a server.
+//! Apps: the tenants of a server. An app that is being deleted is visible only to operators.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use utoipa::ToSchema;
 
 use crate::keyset::{Keyset, paged};
-use bellwire_core::clock::Timestamp;
 use bellwire_core::id::AppId;
-use bellwire_core::permission::BrowsersMay;
+use bellwire_core::permission::{BrowserRight, BrowsersMay};
 
 pub const WEIGHT_MAX: i16 = 100;
 
-#[derive(Debug, Clone)]
+/// An app: a site that sends notifications.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = AppResponse)]
 pub struct App {
+    /// Id of the app.
     pub id: AppId,
-    /// Short name, unique on this server.
+    /// Short name of the app in URLs.
     pub slug: String,
+    /// Display name of the app.
     pub name: String,
-    /// Origins whose pages may call the API from browsers.
+    /// Origins whose pages may call the API from browsers (CORS).
     pub origins: Vec<String>,
+    /// Whether subscriptions with endpoints outside the known push services are accepted.
     pub allow_other_gateways: bool,
-    /// Permissions of browsers in addition to joining and leaving open topics.
+    /// Permissions of browsers in addition to joining and leaving existing open topics.
+    #[schema(value_type = Vec<BrowserRight>)]
     pub browsers_may: BrowsersMay,
-    /// Maximum `retries` of a policy in QStash's form, and the default: 0 to 1,000.
+    /// Maximum `retries` of a delivery policy in QStash's form, and the default if a policy has none.
     pub max_retries: i16,
-    /// Share of sending capacity relative to an app of weight 1: 1 to [`WEIGHT_MAX`].
+    /// Share of sending capacity relative to an app of weight 1, while deliveries of several apps wait.
     pub weight: i16,
     /// Whether service workers add parameters to clicked links.
+    #[serde(skip)]
     pub has_link_tags: bool,
-    pub created_at: Timestamp,
-    /// Time at which deletion of the app started. Such an app is visible only to operators. `None`: not being deleted.
-    pub deleting_at: Option<Timestamp>,
+    /// Time of the creation.
+    pub created_at: DateTime<Utc>,
+    /// Time at which deletion of the app started. Null: the app is not being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleting_at: Option<DateTime<Utc>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
