@@ -71,10 +71,10 @@ pub(crate) struct ImportView {
     ignored: Vec<String>,
     /// First 1,000 faults. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    faults: Option<Vec<ImportFault>>,
+    faults: Option<Vec<LineFault>>,
     /// First 1,000 optional values that were omitted. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    warnings: Option<Vec<ImportFault>>,
+    warnings: Option<Vec<LineFault>>,
     /// First ten rows of a dry run with their columns. Only in its response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
@@ -85,17 +85,6 @@ pub(crate) struct ImportView {
     changed_at: DateTime<Utc>,
     /// Time at which the end of the file was reached. Null: the import is running or interrupted, and can be resumed.
     finished_at: Option<DateTime<Utc>>,
-}
-
-/// Fault of a line, without the value, which may be secret.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ImportFault {
-    /// Number of the line, or of the array element, from 1.
-    line: i64,
-    /// Faulty field. Empty: the whole line.
-    field: String,
-    /// The fault and the violated rule.
-    reason: String,
 }
 
 impl From<ImportRow> for ImportView {
@@ -121,12 +110,6 @@ impl From<ImportRow> for ImportView {
             changed_at: row.changed_at,
             finished_at: row.finished_at,
         }
-    }
-}
-
-impl From<LineFault> for ImportFault {
-    fn from(LineFault { line, field, reason }: LineFault) -> Self {
-        Self { line, field, reason }
     }
 }
 
@@ -188,9 +171,8 @@ pub(crate) async fn show(
 }
 
 async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>, Problem> {
-    let shown = |faults: Vec<LineFault>| Some(faults.into_iter().map(ImportFault::from).collect());
-    let faults = shown(imports::faults(&state.pool, row.id, false).await?);
-    let warnings = shown(imports::faults(&state.pool, row.id, true).await?);
+    let faults = Some(imports::faults(&state.pool, row.id, false).await?);
+    let warnings = Some(imports::faults(&state.pool, row.id, true).await?);
     Ok(axum::Json(ImportView { faults, warnings, ..row.into() }))
 }
 

@@ -6,7 +6,9 @@
 //! always in the same half: its later line wins. The progress of each half is stored separately. Lines without a subscription
 //! belong to the first half.
 
+use serde::Serialize;
 use sqlx::{Connection as _, PgConnection, PgPool};
+use utoipa::ToSchema;
 
 use crate::audience::registration::bulk::{Enrolled, register_all};
 use crate::audience::registration::{Registration, shard_of};
@@ -66,13 +68,15 @@ impl ImportRow {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Fault of a line, without the value, which may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = ImportFault)]
 pub struct LineFault {
-    /// Number of the line, from 1.
+    /// Number of the line, or of the array element, from 1.
     pub line: i64,
-    /// Field of the fault. Empty: the whole line. At most 200 characters.
+    /// Faulty field. Empty: the whole line.
     pub field: String,
-    /// Fault without the value. At most 500 characters.
+    /// The fault and the violated rule.
     pub reason: String,
 }
 
