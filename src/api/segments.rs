@@ -6,7 +6,6 @@ use std::str::FromStr;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -55,28 +54,6 @@ impl FromStr for SegmentName {
 
 impl PathParam for SegmentName {
     const NAME: &'static str = "segment";
-}
-
-/// Stored segment.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SegmentResponse {
-    /// Name of the segment.
-    name: String,
-    /// Purpose, as written by its author.
-    description: Option<String>,
-    /// Expression that selects its members, in normal form.
-    expression: String,
-    /// Time of the creation.
-    created_at: DateTime<Utc>,
-    /// Time of the last change.
-    changed_at: DateTime<Utc>,
-}
-
-impl From<SegmentRow> for SegmentResponse {
-    fn from(row: SegmentRow) -> Self {
-        let SegmentRow { name, description, expression, created_at, changed_at, .. } = row;
-        Self { name, description, expression, created_at, changed_at }
-    }
 }
 
 /// Definition of a segment.
@@ -173,36 +150,36 @@ async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Resul
 
 /// Lists segments, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments", tag = "Segments",
-    responses((status = 200, body = Page<SegmentResponse>)))]
+    responses((status = 200, body = Page<SegmentRow>)))]
 pub(crate) async fn list(
     server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = segments::list(&state.pool, server.app.id, None, cut.ask()).await?;
-    Ok(cut.page(rows, |row| key_of(row.id), SegmentResponse::from).answer(&uri))
+    Ok(cut.page(rows, |row| key_of(row.id), |row| row).answer(&uri))
 }
 
 /// Returns a segment. `GET …/subscriptions?segment=…` lists its members.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
-    responses((status = 200, body = SegmentResponse)))]
+    responses((status = 200, body = SegmentRow)))]
 pub(crate) async fn show(
     server: Server<MayRead>, State(state): State<ApiState>, PathId(name): PathId<SegmentName>,
-) -> Result<axum::Json<SegmentResponse>, Problem> {
+) -> Result<axum::Json<SegmentRow>, Problem> {
     find(&state, &server.app, &name).await.map(axum::Json)
 }
 
-async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<SegmentResponse, Problem> {
+async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<SegmentRow, Problem> {
     let found = segments::find(&state.pool, app.id, &name.0).await?;
-    found.map(SegmentResponse::from).ok_or_else(|| Problem::not_found("segment"))
+    found.ok_or_else(|| Problem::not_found("segment"))
 }
 
 /// Creates or replaces a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", request_body = SegmentRequest,
-    responses((status = 200, body = SegmentResponse), (status = 201, body = SegmentResponse, description = "It is new")))]
+    responses((status = 200, body = SegmentRow), (status = 201, body = SegmentRow, description = "It is new")))]
 pub(crate) async fn set(
     server: Server<MaySteerMessages>, State(state): State<ApiState>, PathId(name): PathId<SegmentName>,
     Draft(body, mut faults, _): Draft<SegmentRequest>,
-) -> Result<(StatusCode, axum::Json<SegmentResponse>), Problem> {
+) -> Result<(StatusCode, axum::Json<SegmentRow>), Problem> {
     let expression = Expression::parse(&body.expression);
     let expression = expression.map_err(|error| faults.refuse("/expression", error.to_string())).ok();
     let description = body.description.as_deref().filter(|text| !text.is_empty());

@@ -1,6 +1,9 @@
 //! Stored segments: expressions by name.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use utoipa::ToSchema;
 
 use crate::keyset::{Keyset, paged};
 use crate::results::WriteOutcome;
@@ -9,14 +12,22 @@ use bellwire_core::id::AppId;
 
 pub const SEGMENTS_MAX: i64 = 1_000;
 
-#[derive(Debug)]
+/// Stored segment.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SegmentResponse)]
 pub struct SegmentRow {
+    #[serde(skip)]
     pub id: i32,
+    /// Name of the segment.
     pub name: String,
+    /// Purpose, as written by its author.
     pub description: Option<String>,
+    /// Expression that selects its members, in normal form.
     pub expression: String,
-    pub created_at: Timestamp,
-    pub changed_at: Timestamp,
+    /// Time of the creation.
+    pub created_at: DateTime<Utc>,
+    /// Time of the last change.
+    pub changed_at: DateTime<Utc>,
 }
 
 /// Returns an app's segments beyond the page's key, the nearest numbers first; or only the one with `name`.
