@@ -9,22 +9,9 @@ use super::super::http::problem::Problem;
 use super::view::reports_from;
 use bellwire_core::id::{AppId, CampaignId};
 use bellwire_core::lane::Gateway;
-use bellwire_store::campaigns::progress::{self, OfGateway, OfLocale};
+use bellwire_store::campaigns::progress::{self, CampaignLocaleReports, OfGateway};
 
 const LOCALES_MAX: usize = 200;
-
-/// Results of deliveries to browsers of one language.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignLocaleReports {
-    /// Locale of the browsers. Null: not reported.
-    locale: Option<String>,
-    /// Deliveries accepted by push services.
-    accepted: i64,
-    /// Number of displays.
-    displayed: i64,
-    /// Number of clicks.
-    clicked: i64,
-}
 
 /// Receipts of deliveries by one push service.
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,14 +28,7 @@ pub(crate) struct CampaignGatewayReports {
 
 /// Returns the results of a campaign by language, at most 200 languages. Those with the most deliveries come first.
 pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<Page<CampaignLocaleReports>, Problem> {
-    let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
-    let view = |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleReports {
-        locale,
-        accepted,
-        displayed,
-        clicked,
-    };
-    Ok(Page::complete(rows.into_iter().map(view).collect()))
+    Ok(Page::complete(progress::by_locale(pool, app, id, LOCALES_MAX).await?))
 }
 
 /// Returns the receipts of a campaign by push service.

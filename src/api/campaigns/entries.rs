@@ -1,17 +1,16 @@
 //! `GET /v1/apps/{app}/trigger-entries`: the messages that a person waits for.
 
 use axum::extract::State;
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::api::ApiState;
 use crate::api::http::auth::{MayRead, Server};
 use crate::api::http::extract::{Query, USER_ID_RULE, is_user_id};
 use crate::api::http::paging::Page;
 use crate::api::http::problem::Problem;
-use bellwire_core::id::{CampaignId, SubscriptionId};
-use bellwire_store::triggers::due::{self, ShownEntry};
+use bellwire_core::id::SubscriptionId;
+use bellwire_store::triggers::due::{self, TriggerEntry};
 use bellwire_store::triggers::user_events::{self, KnownPerson};
 
 /// Maximum entries in a response: more triggers than an app has.
@@ -27,28 +26,6 @@ pub(crate) struct EntryQuery {
     user_id: Option<String>,
     /// Id of a browser's subscription. If it has a user, those of the user are included.
     subscription: Option<SubscriptionId>,
-}
-
-/// A message that a person waits for.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TriggerEntry {
-    /// Campaign of the message.
-    campaign: CampaignId,
-    /// Slug of the campaign.
-    slug: String,
-    /// Time at which the message is sent, unless an event ends the wait.
-    due_at: DateTime<Utc>,
-    /// Time of the event that let the person enter.
-    caused_at: DateTime<Utc>,
-    /// That event: `subscribed`, `joined:` and a topic, `event:` and a name, or `sent:` and a campaign's id.
-    cause: String,
-}
-
-impl From<ShownEntry> for TriggerEntry {
-    fn from(it: ShownEntry) -> Self {
-        let ShownEntry { campaign, slug, due_at, caused_at, cause } = it;
-        Self { campaign, slug, due_at, caused_at, cause }
-    }
 }
 
 /// Lists the messages that a person waits for because of events, the next one first.
@@ -69,5 +46,5 @@ pub(crate) async fn list(
         _ => return Err(Problem::invalid_parameter("user_id", "must be set, or else `subscription`")),
     };
     let rows = due::of_people(&state.pool, app, &people, ENTRIES_MAX).await?;
-    Ok(axum::Json(Page::complete(rows.into_iter().map(TriggerEntry::from).collect())))
+    Ok(axum::Json(Page::complete(rows)))
 }

@@ -19,7 +19,7 @@ use bellwire_rules::campaign::state::CampaignState;
 use bellwire_rules::campaign::winner::VariantCount;
 use bellwire_store::campaigns::CampaignRow;
 use bellwire_store::campaigns::progress::{
-    self, CampaignReach, EndedRow, HeldRow, ListedProgress, Outcomes, Reports, RunRow,
+    self, CampaignHold, CampaignReach, EndedRow, ListedProgress, Outcomes, Reports, RunRow,
 };
 use bellwire_store::keys::apps::App;
 use bellwire_store::queue::withdrawals;
@@ -117,45 +117,7 @@ pub(crate) struct CampaignProgress {
     /// Results of the withdrawal of its messages, summed. Null: none was withdrawn.
     withdrawal: Option<WithdrawalCounts>,
     /// People who entered because of events. Null: a schedule determines its runs.
-    trigger: Option<TriggerCounts>,
-}
-
-/// People who entered a campaign because of events: `entered = waiting + cancelled + held_out + excluded + expired + sent`.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TriggerCounts {
-    /// People who began to wait.
-    entered: i64,
-    /// People who wait for their message.
-    waiting: i64,
-    /// Waits that an event of `unless`, the end of the campaign or an erasure ended.
-    cancelled: i64,
-    /// Events that `at_most` refused.
-    limited: i64,
-    /// People in the control group.
-    held_out: i64,
-    /// People who were not in the audience when the message was due, had no active browser, or had not got the followed message or
-    /// had reacted to it.
-    excluded: i64,
-    /// People whose message was due for longer than its time to live, such as during a pause.
-    expired: i64,
-    /// Messages created. `total` has their deliveries.
-    sent: i64,
-}
-
-impl TriggerCounts {
-    fn new((counts, waiting): (EntryCounts, i64)) -> Self {
-        let EntryCounts { entered, cancelled, limited, held_out, excluded, expired, sent } = counts;
-        Self { entered, waiting, cancelled, limited, held_out, excluded, expired, sent }
-    }
-}
-
-/// A push service with held deliveries. The cause is a hold or open breaker of a lane, a paused flow, or the runaway guard.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignHold {
-    /// Name of the push service.
-    gateway: Gateway,
-    /// Time at which the longest hold ends. Null: it ends when an operator or the app resumes sending.
-    until: Option<DateTime<Utc>>,
+    trigger: Option<EntryCounts>,
 }
 
 /// Progress of a campaign over all runs, in a list.
@@ -358,7 +320,7 @@ pub(super) async fn progress(
     let speed = Speed { rate: rate(&ended, minute, now), is_paused: row.state == CampaignState::Paused, held };
     let withdrawal = withdrawals::of_campaign(pool, row.id).await?.map(WithdrawalCounts::from);
     let trigger = match plan.when {
-        When::Trigger(_) => Some(TriggerCounts::new(counts::of_campaign(pool, id).await?)),
+        When::Trigger(_) => Some(counts::of_campaign(pool, id).await?),
         _ => None,
     };
     Ok(CampaignProgress { withdrawal, trigger, ..summary(plan, &outcomes, &reports, reach, speed, runs, now) })
@@ -369,7 +331,7 @@ struct Speed {
     /// Deliveries that end per second.
     rate: Option<f64>,
     is_paused: bool,
-    held: Vec<HeldRow>,
+    held: Vec<CampaignHold>,
 }
 
 /// Returns the deliveries that end per second. Counting starts at `minute`, or at the start of a younger message.
@@ -406,7 +368,7 @@ fn summary(
         total,
         rate_per_second: rate.map(|rate| (rate * 10.0).round() / 10.0),
         eta: eta(&total, reach, rate, now).filter(|_| !is_paused && held.is_empty()),
-        held: held.into_iter().map(|HeldRow { gateway, until }| CampaignHold { gateway, until }).collect(),
+        held,
         variants: (0..plan.variants.len()).map(|place| variant(plan, place, outcomes, reports)).collect(),
         gateways: gateways
             .into_iter()

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::label;
 use crate::api::ApiState;
-use crate::api::campaigns::entries::{ENTRIES_MAX, TriggerEntry};
+use crate::api::campaigns::entries::ENTRIES_MAX;
 use crate::api::deliveries::ReceiptResponse;
 use crate::api::deliveries::search::FoundDelivery;
 use crate::api::http::auth::{MayExport, Server};
@@ -37,7 +37,7 @@ use bellwire_store::outcomes::receipts;
 use bellwire_store::outcomes::search::{self, DEVICES_MAX, SearchQuery, Whose};
 use bellwire_store::queue::caps;
 use bellwire_store::queue::messages::{self, SealedMessage};
-use bellwire_store::triggers::due;
+use bellwire_store::triggers::due::{self, TriggerEntry};
 use bellwire_store::triggers::user_events::{self, StoredEvent};
 use bellwire_vault::ADDRESS;
 
@@ -214,7 +214,7 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
         exported_at: state.clock.now(),
         frequency: frequency.map(|(group, sent_at)| PersonFrequency { tiers: group.tiers(), sent_at }).collect(),
         habits,
-        waits: waits.into_iter().map(TriggerEntry::from).collect(),
+        waits,
     })
 }
 

@@ -4,7 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::PgPool;
+use utoipa::ToSchema;
 
 use crate::outcomes::notes::CHARTED_ABOVE;
 use bellwire_core::clock::Timestamp;
@@ -170,19 +173,20 @@ pub async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sq
     )
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct HeldRow {
+/// A push service with held deliveries. The cause is a hold or open breaker of a lane, a paused flow, or the runaway guard.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+pub struct CampaignHold {
+    /// Name of the push service.
     pub gateway: Gateway,
-    /// End of the hold. `None`: it ends when an operator or the app resumes sending.
-    pub until: Option<Timestamp>,
+    /// Time at which the longest hold ends. Null: it ends when an operator or the app resumes sending.
+    pub until: Option<DateTime<Utc>>,
 }
 
-/// Returns the push services with held deliveries of a campaign, the longest hold first. Causes are a hold or open breaker of a
-/// lane, a paused flow, or the runaway guard.
-pub async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> sqlx::Result<Vec<HeldRow>> {
+/// Returns the push services with held deliveries of a campaign, the longest hold first.
+pub async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> sqlx::Result<Vec<CampaignHold>> {
     fetch_all!(
         pool,
-        HeldRow,
+        CampaignHold,
         r#"SELECT l.gateway AS "gateway: Gateway", nullif(max(h.until), 'infinity') AS until
            FROM (
              SELECT c.lane FROM messages m JOIN message_counts c ON c.message = m.id
@@ -222,18 +226,23 @@ pub async fn runs(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<RunRow>> {
 }
 
 /// Results of deliveries to browsers of one language.
-#[derive(Debug)]
-pub struct OfLocale {
-    /// Locale of the browser. `None`: not reported.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CampaignLocaleReports {
+    /// Locale of the browsers. Null: not reported.
     pub locale: Option<String>,
+    /// Deliveries accepted by push services.
     pub accepted: i64,
+    /// Number of displays.
     pub displayed: i64,
+    /// Number of clicks.
     pub clicked: i64,
 }
 
 /// Reads the results of a campaign's deliveries by locale, the most frequent first. Each attempt is read, which takes seconds
 /// for a million. The locale of subscriptions deleted by retention is unknown.
-pub async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) -> sqlx::Result<Vec<OfLocale>> {
+pub async fn by_locale(
+    pool: &PgPool, app: AppId, id: CampaignId, limit: usize,
+) -> sqlx::Result<Vec<CampaignLocaleReports>> {
     let messages = messages_of(pool, app, id).await?;
     let accepted = query!(
         r#"SELECT s.locale AS "locale?", count(*) AS "n!" FROM attempts a
@@ -247,9 +256,9 @@ pub async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) 
            WHERE r.message = ANY ($1) AND r.kind < 3 GROUP BY s.locale, r.kind"#,
         (&messages as &[MessageId])
     );
-    let mut by_locale: HashMap<Option<String>, OfLocale> = HashMap::new();
+    let mut by_locale: HashMap<Option<String>, CampaignLocaleReports> = HashMap::new();
     let mut of = |locale: Option<String>, accepted, displayed, clicked| {
-        let none = OfLocale { locale: locale.clone(), accepted: 0, displayed: 0, clicked: 0 };
+        let none = CampaignLocaleReports { locale: locale.clone(), accepted: 0, displayed: 0, clicked: 0 };
         let sum = by_locale.entry(locale).or_insert(none);
         (sum.accepted, sum.displayed, sum.clicked) =
             (sum.accepted + accepted, sum.displayed + displayed, sum.clicked + clicked);
@@ -261,7 +270,7 @@ pub async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) 
         let (displayed, clicked) = displayed_and_clicked(row.kind, row.n);
         of(row.locale, 0, displayed, clicked);
     }
-    let mut all: Vec<OfLocale> = by_locale.into_values().collect();
+    let mut all: Vec<CampaignLocaleReports> = by_locale.into_values().collect();
     all.sort_unstable_by_key(|of| (Reverse(of.accepted), of.locale.is_none(), of.locale.clone()));
     all.truncate(limit);
     Ok(all)

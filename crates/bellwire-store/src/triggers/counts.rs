@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DurationRound as _, TimeDelta};
+use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use utoipa::ToSchema;
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::CampaignId;
@@ -11,15 +13,26 @@ use bellwire_core::id::CampaignId;
 /// Rows of one hour, over which transactions spread.
 const PARTS: u8 = 16;
 
-/// Numbers of entries by result. See `trigger_counts`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// People who entered a campaign because of events: `entered = waiting + cancelled + held_out + excluded + expired + sent`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TriggerCounts)]
 pub struct EntryCounts {
+    /// People who began to wait.
     pub entered: i64,
+    /// People who wait for their message.
+    pub waiting: i64,
+    /// Waits that an event of `unless`, the end of the campaign or an erasure ended.
     pub cancelled: i64,
+    /// Events that `at_most` refused.
     pub limited: i64,
+    /// People in the control group.
     pub held_out: i64,
+    /// People who were not in the audience when the message was due, had no active browser, or had not got the followed message or
+    /// had reacted to it.
     pub excluded: i64,
+    /// People whose message was due for longer than its time to live, such as during a pause.
     pub expired: i64,
+    /// Messages created. `total` has their deliveries.
     pub sent: i64,
 }
 
@@ -51,28 +64,19 @@ pub async fn add(
     )
 }
 
-/// Returns the counts of a campaign, and the number of people who wait, in one snapshot.
-pub async fn of_campaign(executor: impl PgExecutor<'_>, id: CampaignId) -> sqlx::Result<(EntryCounts, i64)> {
-    let row = fetch_one!(
+/// Returns the counts of a campaign in one snapshot.
+pub async fn of_campaign(executor: impl PgExecutor<'_>, id: CampaignId) -> sqlx::Result<EntryCounts> {
+    fetch_one!(
         executor,
-        r#"SELECT coalesce(sum(entered), 0)::bigint AS "entered!", coalesce(sum(cancelled), 0)::bigint AS "cancelled!",
-             coalesce(sum(limited), 0)::bigint AS "limited!", coalesce(sum(held_out), 0)::bigint AS "held_out!",
-             coalesce(sum(excluded), 0)::bigint AS "excluded!", coalesce(sum(expired), 0)::bigint AS "expired!",
-             coalesce(sum(sent), 0)::bigint AS "sent!"
+        EntryCounts,
+        r#"SELECT coalesce(sum(entered), 0)::bigint AS "entered!",
+             coalesce(sum(entered - cancelled - held_out - excluded - expired - sent), 0)::bigint AS "waiting!",
+             coalesce(sum(cancelled), 0)::bigint AS "cancelled!", coalesce(sum(limited), 0)::bigint AS "limited!",
+             coalesce(sum(held_out), 0)::bigint AS "held_out!", coalesce(sum(excluded), 0)::bigint AS "excluded!",
+             coalesce(sum(expired), 0)::bigint AS "expired!", coalesce(sum(sent), 0)::bigint AS "sent!"
            FROM trigger_counts WHERE campaign = $1"#,
         (id.0)
-    )?;
-    let counts = EntryCounts {
-        entered: row.entered,
-        cancelled: row.cancelled,
-        limited: row.limited,
-        held_out: row.held_out,
-        excluded: row.excluded,
-        expired: row.expired,
-        sent: row.sent,
-    };
-    let ended = counts.cancelled + counts.held_out + counts.excluded + counts.expired + counts.sent;
-    Ok((counts, counts.entered - ended))
+    )
 }
 
 /// Number of people who wait in a campaign, counted one by one. For tests of the account.

@@ -1,7 +1,10 @@
 //! Entries that are due, for the scheduler. Their messages are created in the transaction that ends the wait.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::user_events::KnownPerson;
@@ -177,21 +180,28 @@ pub async fn assign(conn: &mut PgConnection, id: CampaignId, messages: &[(Messag
     )
 }
 
-/// A person's entry, as shown to people.
-#[derive(Debug)]
-pub struct ShownEntry {
+/// A message that a person waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TriggerEntry {
+    /// Campaign of the message.
     pub campaign: CampaignId,
+    /// Slug of the campaign.
     pub slug: String,
-    pub due_at: Timestamp,
-    pub caused_at: Timestamp,
+    /// Time at which the message is sent, unless an event ends the wait.
+    pub due_at: DateTime<Utc>,
+    /// Time of the event that let the person enter.
+    pub caused_at: DateTime<Utc>,
+    /// That event: `subscribed`, `joined:` and a topic, `event:` and a name, or `sent:` and a campaign's id.
     pub cause: String,
 }
 
 /// Returns the messages that people wait for, the next one first.
-pub async fn of_people(pool: &PgPool, app: AppId, people: &[KnownPerson], limit: i64) -> sqlx::Result<Vec<ShownEntry>> {
+pub async fn of_people(
+    pool: &PgPool, app: AppId, people: &[KnownPerson], limit: i64,
+) -> sqlx::Result<Vec<TriggerEntry>> {
     fetch_all!(
         pool,
-        ShownEntry,
+        TriggerEntry,
         r#"SELECT e.campaign AS "campaign: CampaignId", c.slug, e.due_at AS "due_at!", e.caused_at, t.cause
            FROM unnest($2::uuid[], $3::timestamptz[]) AS p (id, since)
              CROSS JOIN triggers t JOIN campaigns c ON c.id = t.campaign
