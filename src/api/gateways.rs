@@ -28,7 +28,7 @@ use bellwire_rules::policy::payload_limit::BELIEVED_FOR;
 use bellwire_store::ChunkProgress;
 use bellwire_store::keys::audit::AuditAction;
 use bellwire_store::keyset::key_of;
-use bellwire_store::operations::reports::{self, WordsRow};
+use bellwire_store::operations::reports::{self, LastError};
 use bellwire_store::queue::lanes::{self, LaneOrder, LaneRow, OriginRow};
 use bellwire_store::queue::recall;
 use utoipa_axum::router::OpenApiRouter;
@@ -71,23 +71,6 @@ pub(crate) struct LaneResponse {
     last_error: Option<LastError>,
     /// State of each origin that has a hold, an open breaker or a reduced payload limit.
     origins: Vec<GatewayOrigin>,
-}
-
-/// Last response of a push service to a POST that it did not accept, except about gone subscriptions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LastError {
-    /// Time of the response.
-    at: DateTime<Utc>,
-    /// HTTP status. Null: no response.
-    status: Option<i16>,
-    /// Text of the response without endpoints and tokens, or the transport failure. Null: empty.
-    detail: Option<String>,
-}
-
-impl From<WordsRow> for LastError {
-    fn from(row: WordsRow) -> Self {
-        Self { at: row.at, status: row.status, detail: row.detail }
-    }
 }
 
 /// State of a lane at one origin of its push service.
@@ -300,7 +283,7 @@ async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<V
         subscriptions: row.subscriptions,
         trips_last_hour: trips.iter().find(|(lane, _)| *lane == row.id).map_or(0, |(_, n)| *n),
         concurrency: limits.iter().find(|(lane, _)| *lane == row.id).map(|(_, limit)| *limit),
-        last_error: words.extract_if(.., |words| words.lane == row.id).next().map(LastError::from),
+        last_error: words.extract_if(.., |words| words.lane == row.id).next(),
         origins: origins
             .extract_if(.., |origin| origin.lane == row.id)
             .map(|row| GatewayOrigin::new(row, now))

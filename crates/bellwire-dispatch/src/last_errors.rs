@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 use bellwire_rules::classify::{Outcome, ResponseKind};
-use bellwire_store::operations::reports::WordsRow;
+use bellwire_store::operations::reports::LastError;
 
 /// Errors since the last heartbeat, one per lane.
 #[derive(Default)]
-pub(super) struct LastWords(Mutex<HashMap<LaneId, WordsRow>>);
+pub(super) struct LastWords(Mutex<HashMap<LaneId, LastError>>);
 
 impl LastWords {
     /// Records a response, unless it is an acceptance or only reports a gone subscription.
@@ -21,17 +21,17 @@ impl LastWords {
         }
         let detail = outcome.detail.as_deref().map(str::to_owned);
         let row =
-            WordsRow { lane, at: now, status: outcome.status.and_then(|status| i16::try_from(status).ok()), detail };
+            LastError { lane, at: now, status: outcome.status.and_then(|status| i16::try_from(status).ok()), detail };
         self.0.lock().insert(lane, row);
     }
 
     /// Removes and returns the errors that were not written yet.
-    pub(super) fn take(&self) -> Vec<WordsRow> {
+    pub(super) fn take(&self) -> Vec<LastError> {
         std::mem::take(&mut *self.0.lock()).into_values().collect()
     }
 
     /// Restores errors whose write failed. Newer errors win.
-    pub(super) fn give_back(&self, untold: Vec<WordsRow>) {
+    pub(super) fn give_back(&self, untold: Vec<LastError>) {
         let mut said = self.0.lock();
         for row in untold {
             said.entry(row.lane).or_insert(row);

@@ -1,20 +1,25 @@
 //! Reports of workers about their lanes: current limits, and last errors of push services.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::PgPool;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::workers::SILENCE;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 
-/// Last unexpected response of a lane's push service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WordsRow {
+/// Last response of a push service to a POST that it did not accept, except about gone subscriptions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LastError {
+    #[serde(skip)]
     pub lane: LaneId,
-    pub at: Timestamp,
-    /// HTTP status. `None`: no response.
+    /// Time of the response.
+    pub at: DateTime<Utc>,
+    /// HTTP status. Null: no response.
     pub status: Option<i16>,
-    /// Error text of the push service, or the transport failure.
+    /// Text of the response without endpoints and tokens, or the transport failure. Null: empty.
     pub detail: Option<String>,
 }
 
@@ -36,7 +41,7 @@ pub async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, i32)]) 
 }
 
 /// Stores the last errors of push services, one row per lane. A later stored error stays.
-pub async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Result<()> {
+pub async fn tell_words(pool: &PgPool, words: &[LastError]) -> sqlx::Result<()> {
     let lanes: Vec<LaneId> = words.iter().map(|row| row.lane).collect();
     let at: Vec<Timestamp> = words.iter().map(|row| row.at).collect();
     let status: Vec<Option<i16>> = words.iter().map(|row| row.status).collect();
@@ -69,10 +74,10 @@ pub async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> sqlx::Re
 }
 
 /// Returns the last errors of these lanes, if any.
-pub async fn last_words(pool: &PgPool, lanes: &[LaneId]) -> sqlx::Result<Vec<WordsRow>> {
+pub async fn last_words(pool: &PgPool, lanes: &[LaneId]) -> sqlx::Result<Vec<LastError>> {
     fetch_all!(
         pool,
-        WordsRow,
+        LastError,
         "SELECT lane, at, status, detail FROM lane_words WHERE lane = ANY ($1)",
         (lanes as &[LaneId])
     )
