@@ -19,7 +19,7 @@ use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
 use super::http::routes::routes;
-use super::vapid_keys::{self, VapidKeyResponse};
+use super::vapid_keys;
 use super::{ApiState, Work};
 use crate::api::subscriptions::input::check_topics;
 use bellwire_core::id::AppId;
@@ -29,7 +29,7 @@ use bellwire_core::scope::Scope;
 use bellwire_rules::policy::RETRIES_MAX;
 use bellwire_store::keys::apps::{self, App, Created, WEIGHT_MAX};
 use bellwire_store::keys::audit::AuditAction;
-use bellwire_store::keys::vapid_keys::Role;
+use bellwire_store::keys::vapid_keys::{Role, VapidKey};
 use bellwire_store::{audience::topics, operations::removal};
 use bellwire_webpush::keys::{SigningKey, check_subject};
 use utoipa_axum::router::OpenApiRouter;
@@ -50,7 +50,7 @@ pub(crate) struct CreatedApp {
     #[serde(flatten)]
     app: App,
     /// First VAPID key of the app.
-    vapid_key: VapidKeyResponse,
+    vapid_key: VapidKey,
 }
 
 /// App to create.

@@ -4,7 +4,6 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use utoipa::ToSchema;
@@ -17,7 +16,6 @@ use super::http::idempotency::{Instead, Making};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
 use super::http::routes::routes;
-use bellwire_core::base64url;
 use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_store::WriteOutcome;
 use bellwire_store::keys::audit::AuditAction;
@@ -28,40 +26,6 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, change)).routes(routes!(export))
-}
-
-/// A VAPID key, without its private key.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct VapidKeyResponse {
-    /// Id of the key.
-    id: VapidKeyId,
-    /// Public key in base64url: `applicationServerKey` for pages.
-    public_key: String,
-    /// `sub` claim: contact for push services.
-    subject: String,
-    /// State of the key: active or retired.
-    state: Role,
-    /// Time of creation or import.
-    created_at: DateTime<Utc>,
-    /// Time at which another key replaced it. Null: active.
-    retired_at: Option<DateTime<Utc>>,
-    /// Number of active subscriptions that use this key. Only in lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subscriptions: Option<i64>,
-}
-
-impl VapidKeyResponse {
-    fn new(key: VapidKey, subscriptions: Option<i64>) -> Self {
-        Self {
-            id: key.id,
-            public_key: base64url::encode(&key.public_key),
-            subject: key.subject,
-            state: key.state,
-            created_at: key.created_at,
-            retired_at: key.retired_at,
-            subscriptions,
-        }
-    }
 }
 
 /// VAPID key to generate or, with `private_key`, to import.
@@ -91,7 +55,7 @@ pub(crate) struct VapidKeyChange {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct VapidKeyExport {
     #[serde(flatten)]
-    key: VapidKeyResponse,
+    key: VapidKey,
     /// Private key in base64url, as most `web-push` libraries expect it.
     private_key: String,
     /// Private key as PKCS#8 PEM.
@@ -100,7 +64,7 @@ pub(crate) struct VapidKeyExport {
 
 pub(super) async fn add(
     conn: &mut PgConnection, state: &ApiState, app: AppId, pair: &SigningKey, subject: &str, role: Role,
-) -> Result<VapidKeyResponse, Problem> {
+) -> Result<VapidKey, Problem> {
     let now = state.clock.now();
     let retired_at = (role == Role::Retired).then_some(now);
     let key = VapidKey {
@@ -111,10 +75,11 @@ pub(super) async fn add(
         state: role,
         created_at: now,
         retired_at,
+        subscriptions: None,
     };
     let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
     match vapid_keys::add(conn, &key, &sealed).await? {
-        AddVapidKeyResult::Done => Ok(VapidKeyResponse::new(key, None)),
+        AddVapidKeyResult::Done => Ok(key),
         AddVapidKeyResult::Known => {
             Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already."))
         }
@@ -144,7 +109,7 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 /// Generates or imports a VAPID key. If the new key is active, the previous one is retired: it still signs for its own
 /// subscriptions.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys", request_body = NewVapidKey,
-    responses((status = 201, body = VapidKeyResponse)))]
+    responses((status = 201, body = VapidKey)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>, State(state): State<ApiState>,
     Making(body, mut faults, pending): Making<NewVapidKey>,
@@ -171,31 +136,31 @@ pub(crate) async fn create(
 
 /// Lists the app's keys, the newest first, each with its number of active subscriptions.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
-    responses((status = 200, body = Page<VapidKeyResponse>)))]
+    responses((status = 200, body = Page<VapidKey>)))]
 pub(crate) async fn list(
     server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = vapid_keys::list(&state.pool, server.app.id, cut.ask()).await?;
-    Ok(cut.page(rows, |(key, _)| key.id, |(key, n)| VapidKeyResponse::new(key, Some(n))).answer(&uri))
+    Ok(cut.page(rows, |key| key.id, |key| key).answer(&uri))
 }
 
 /// Returns a VAPID key.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
-    responses((status = 200, body = VapidKeyResponse)))]
+    responses((status = 200, body = VapidKey)))]
 pub(crate) async fn show(
     server: Server<MayRead>, State(state): State<ApiState>, PathId(id): PathId<VapidKeyId>,
-) -> Result<axum::Json<VapidKeyResponse>, Problem> {
-    Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
+) -> Result<axum::Json<VapidKey>, Problem> {
+    Ok(axum::Json(find(&state, server.app.id, id).await?))
 }
 
 /// Changes the contact of a VAPID key.
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys", request_body = VapidKeyChange,
-    responses((status = 200, body = VapidKeyResponse)))]
+    responses((status = 200, body = VapidKey)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>, State(state): State<ApiState>, PathId(id): PathId<VapidKeyId>,
     Draft(body, mut faults, _): Draft<VapidKeyChange>,
-) -> Result<axum::Json<VapidKeyResponse>, Problem> {
+) -> Result<axum::Json<VapidKey>, Problem> {
     if let Err(error) = check_subject(&body.subject) {
         faults.refuse("/subject", error.to_string());
     }
@@ -205,7 +170,7 @@ pub(crate) async fn change(
         server.did(AuditAction::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
     }
-    Ok(axum::Json(VapidKeyResponse::new(find(&state, server.app.id, id).await?, None)))
+    Ok(axum::Json(find(&state, server.app.id, id).await?))
 }
 
 /// Exports a key pair, so that the app's subscribers can move to another server.
@@ -228,7 +193,7 @@ pub(crate) async fn export(
     })?;
     tracing::info!(vapid_key = %id, "a VAPID private key was exported");
     Ok(axum::Json(VapidKeyExport {
-        key: VapidKeyResponse::new(key, None),
+        key,
         private_key: pair.expose_raw().to_string(),
         private_key_pem: pair.expose_pem().to_string(),
     }))

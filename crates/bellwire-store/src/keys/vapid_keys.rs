@@ -1,11 +1,13 @@
 //! VAPID key pairs. A retired key still signs for the subscriptions that were created with it, so keys are never deleted.
 
+use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
+use utoipa::ToSchema;
 
 use crate::keyset::{Keyset, paged};
 use crate::results::WriteOutcome;
-use bellwire_core::clock::Timestamp;
+use bellwire_core::base64url;
 use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::named;
 
@@ -22,23 +24,33 @@ named! {
     }
 }
 
-/// A row of `vapid_keys`, without the private key.
-#[derive(Debug, Clone)]
+/// A VAPID key, without its private key.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = VapidKeyResponse)]
 pub struct VapidKey {
     /// Id of the key.
     pub id: VapidKeyId,
-    /// App of the key.
+    #[serde(skip)]
     pub app: AppId,
-    /// Public key as an uncompressed point, the `applicationServerKey` of browsers.
+    /// Public key in base64url: `applicationServerKey` for pages.
+    #[serde(serialize_with = "in_base64url")]
+    #[schema(value_type = String)]
     pub public_key: Vec<u8>,
-    /// Contact in the `sub` claim.
+    /// `sub` claim: contact for push services.
     pub subject: String,
-    /// Use of the key.
+    /// State of the key: active or retired.
     pub state: Role,
     /// Time of creation or import.
-    pub created_at: Timestamp,
-    /// Time at which another key replaced it. `None`: active.
-    pub retired_at: Option<Timestamp>,
+    pub created_at: DateTime<Utc>,
+    /// Time at which another key replaced it. Null: active.
+    pub retired_at: Option<DateTime<Utc>>,
+    /// Number of active subscriptions that use this key. Only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscriptions: Option<i64>,
+}
+
+fn in_base64url<S: Serializer>(octets: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&base64url::encode(octets))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +97,8 @@ pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> 
     fetch_one!(
         pool,
         VapidKey,
-        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
+        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at, NULL::bigint AS subscriptions
+         FROM vapid_keys
          WHERE app = $1 AND state = 'active'"#,
         (app.0)
     )
@@ -95,7 +108,8 @@ pub async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Option<Va
     fetch_optional!(
         pool,
         VapidKey,
-        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at FROM vapid_keys
+        r#"SELECT id, app, public_key, subject, state AS "state: Role", created_at, retired_at, NULL::bigint AS subscriptions
+         FROM vapid_keys
          WHERE app = $1 AND id = $2"#,
         (app.0, id.0)
     )
@@ -111,41 +125,14 @@ pub async fn find_public(pool: &PgPool, app: AppId, public_key: &[u8]) -> Result
     )
 }
 
-/// A key with its number of active subscriptions.
-struct KeyUsageRow {
-    id: Uuid,
-    app: Uuid,
-    public_key: Vec<u8>,
-    subject: String,
-    state: Role,
-    created_at: Timestamp,
-    retired_at: Option<Timestamp>,
-    subscriptions: i64,
-}
-
 /// Returns an app's keys beyond the page's key, the nearest ids first, each with its number of active subscriptions.
-pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
-    let rows = paged!(pool, page, KeyUsageRow,
+pub async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<VapidKey>, sqlx::Error> {
+    paged!(pool, page, VapidKey,
         [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
-             FROM lanes l JOIN audiences a ON a.topic = 0 AND a.lane = l.id WHERE l.vapid_key = k.id) AS "subscriptions!"
+             FROM lanes l JOIN audiences a ON a.topic = 0 AND a.lane = l.id WHERE l.vapid_key = k.id) AS subscriptions
          FROM vapid_keys k WHERE k.app = $1 AND k.id"# < "$2 ORDER BY k.id" DESC "LIMIT $3"],
         (app.0, page.beyond, page.limit)
-    )?;
-    Ok(rows
-        .into_iter()
-        .map(|row| {
-            let key = VapidKey {
-                id: VapidKeyId(row.id),
-                app: AppId(row.app),
-                public_key: row.public_key,
-                subject: row.subject,
-                state: row.state,
-                created_at: row.created_at,
-                retired_at: row.retired_at,
-            };
-            (key, row.subscriptions)
-        })
-        .collect())
+    )
 }
 
 /// Returns the encrypted private key, for export to another server.
