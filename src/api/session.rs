@@ -28,8 +28,8 @@ use super::http::problem::{Faults, Problem};
 use super::http::routes::{Access, Argument, routes};
 use super::http::signed_in::{SignedIn, ended, enter};
 use crate::api::session::passwords::Password;
-use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
-use bellwire_core::role::{Grant, Role};
+use bellwire_core::id::{ApiKeyId, SessionId, TeammateId};
+use bellwire_core::role::{Grant, Grants, Role};
 
 use bellwire_store::keys::audit::{Actor, AuditAction, AuditEntry};
 use bellwire_store::keys::sessions::{self, Owner, SessionRow};
@@ -92,21 +92,6 @@ impl Argument for InSession {
     const ACCESS: &'static [Access] = &[("session", &[])];
 }
 
-/// Role of a teammate for one app or for all.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GrantResponse {
-    /// Role of the teammate.
-    role: Role,
-    /// App of the role. Null: all apps, and the server itself.
-    app: Option<AppId>,
-}
-
-impl From<&Grant> for GrantResponse {
-    fn from(grant: &Grant) -> Self {
-        Self { role: grant.role, app: grant.app }
-    }
-}
-
 /// Session of the caller, with its permissions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionResponse {
@@ -119,7 +104,8 @@ pub(crate) struct SessionResponse {
     /// Operator's key of the session. Null: a teammate.
     api_key: Option<ApiKeyId>,
     /// Roles of the teammate. An operator's key is `admin` everywhere, except for the team.
-    roles: Vec<GrantResponse>,
+    #[schema(value_type = Vec<Grant>)]
+    roles: Grants,
     /// Whether the caller may invite teammates, change their roles and remove them.
     may_change_team: bool,
     /// Time of its start.
@@ -135,8 +121,8 @@ impl From<&SignedIn> for SessionResponse {
             Owner::Key(id) => (None, Some(id)),
         };
         let roles = match key {
-            Some(_) => vec![GrantResponse { role: Role::Admin, app: None }],
-            None => session.grants.0.iter().map(GrantResponse::from).collect(),
+            Some(_) => Grants(vec![Grant { role: Role::Admin, app: None }]),
+            None => session.grants.clone(),
         };
         Self {
             id: session.id,

@@ -19,7 +19,7 @@ use super::http::idempotency::{Instead, Making, Pending};
 use super::http::paging::{Page, Paging};
 use super::http::problem::{Faults, Problem, ProblemCode};
 use super::http::routes::routes;
-use super::session::{GrantResponse, LINK_PREFIX, link_mac};
+use super::session::{LINK_PREFIX, link_mac};
 use crate::api::session::email::{EMAIL_RULE, normal_email};
 use bellwire_core::base64url;
 use bellwire_core::clock::Timestamp;
@@ -45,46 +45,6 @@ const LINK_LASTS: TimeDelta = TimeDelta::days(3);
 const LINK_PAGE: &str = "/admin/invite#";
 /// Maximum roles of a teammate. A teammate with more apps should get a role for all apps.
 const ROLES_MAX: usize = 100;
-/// Teammate of the server.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TeammateResponse {
-    /// Id of the teammate.
-    id: TeammateId,
-    /// E-mail address for signing in, in lower case.
-    email: String,
-    /// Roles of the teammate. Empty: no permissions.
-    roles: Vec<GrantResponse>,
-    /// Whether the teammate has a password. Without one they sign in by one-time link or OpenID provider.
-    has_password: bool,
-    /// Number of passkeys. If there are any, sign-in by password, link or OpenID provider also requires one of them.
-    passkeys: i64,
-    /// Expiry of the one-time link. Null: no link, or it was used.
-    link_expires_at: Option<DateTime<Utc>>,
-    /// Time at which the account at the OpenID provider was linked. Null: not linked.
-    oidc_linked_at: Option<DateTime<Utc>>,
-    /// Time of the invitation.
-    created_at: DateTime<Utc>,
-    /// Start of the suspension. Null: active.
-    disabled_at: Option<DateTime<Utc>>,
-}
-
-impl From<Teammate> for TeammateResponse {
-    fn from(teammate: Teammate) -> Self {
-        let Teammate {
-            id,
-            email,
-            has_password,
-            passkeys,
-            link_expires_at,
-            oidc_linked_at,
-            created_at,
-            disabled_at,
-            grants,
-        } = teammate;
-        let roles = grants.0.iter().map(GrantResponse::from).collect();
-        Self { id, email, roles, has_password, passkeys, link_expires_at, oidc_linked_at, created_at, disabled_at }
-    }
-}
 
 /// Link for one use.
 #[derive(Serialize, ToSchema)]
@@ -101,7 +61,7 @@ pub(crate) struct Link {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct InvitationResponse {
     #[serde(flatten)]
-    teammate: TeammateResponse,
+    teammate: Teammate,
     /// Link to send to the teammate.
     link: Link,
 }
@@ -139,25 +99,25 @@ pub(crate) struct TeammateChange {
 }
 
 /// Lists the team, the latest invitation first.
-#[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<TeammateResponse>)))]
+#[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<Teammate>)))]
 pub(crate) async fn list(
     _: TeamAdmin, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let rows = team::list(&state.pool, cut.ask()).await?;
-    Ok(cut.page(rows, |teammate| teammate.id, TeammateResponse::from).answer(&uri))
+    Ok(cut.page(rows, |teammate| teammate.id, |teammate| teammate).answer(&uri))
 }
 
 /// Returns a teammate.
-#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateResponse)))]
+#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = Teammate)))]
 pub(crate) async fn show(
     _: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
-) -> Result<axum::Json<TeammateResponse>, Problem> {
+) -> Result<axum::Json<Teammate>, Problem> {
     read(&state.pool, id).await.map(axum::Json)
 }
 
-async fn read(executor: impl PgExecutor<'_>, id: TeammateId) -> Result<TeammateResponse, Problem> {
-    team::find(executor, id).await?.map(TeammateResponse::from).ok_or_else(unknown)
+async fn read(executor: impl PgExecutor<'_>, id: TeammateId) -> Result<Teammate, Problem> {
+    team::find(executor, id).await?.ok_or_else(unknown)
 }
 
 fn unknown() -> Problem {
@@ -187,17 +147,17 @@ pub(crate) async fn invite(
     team::set_grants(once.conn(), id, &grants).await?;
     let link = make_link(once.conn(), &state, id, now).await?;
     let entry = admin.caller.did(None, AuditAction::TeammateInvited, id);
-    entry.with(json!({"roles": told(&grants)})).record(once.conn(), 1, now).await?;
+    entry.with(json!({"roles": grants})).record(once.conn(), 1, now).await?;
     let teammate = read(once.conn(), id).await?;
     once.finish(&state, StatusCode::CREATED, &InvitationResponse { teammate, link }).await
 }
 
 /// Changes a teammate's roles, or suspends them. The change applies from the next request.
-#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", request_body = TeammateChange, responses((status = 200, body = TeammateResponse)))]
+#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", request_body = TeammateChange, responses((status = 200, body = Teammate)))]
 pub(crate) async fn change(
     admin: TeamAdmin, State(state): State<ApiState>, PathId(id): PathId<TeammateId>,
     Draft(body, mut faults, _): Draft<TeammateChange>,
-) -> Result<axum::Json<TeammateResponse>, Problem> {
+) -> Result<axum::Json<Teammate>, Problem> {
     admin.must_not_be(id)?;
     let grants = match body.roles {
         None => None,
@@ -220,7 +180,7 @@ pub(crate) async fn change(
         }
     }
     let entry = admin.caller.did(None, AuditAction::TeammateChanged, id);
-    let detail = json!({"roles": grants.as_ref().map(told), "disabled": body.disabled});
+    let detail = json!({"roles": grants, "disabled": body.disabled});
     entry.with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     read(&state.pool, id).await.map(axum::Json)
@@ -336,11 +296,6 @@ async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults
         grants.0.push(Grant { role, app });
     }
     Ok(grants)
-}
-
-/// Converts roles to the form of the audit log.
-fn told(grants: &Grants) -> Vec<GrantResponse> {
-    grants.0.iter().map(GrantResponse::from).collect()
 }
 
 async fn make_link(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> sqlx::Result<Link> {

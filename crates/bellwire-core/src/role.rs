@@ -1,5 +1,7 @@
 //! Roles of teammates. Each role includes the previous ones, and is granted for one app or for all.
 
+use serde::Serialize;
+
 use crate::id::AppId;
 use crate::named;
 use crate::scope::Scope;
@@ -32,18 +34,27 @@ impl Role {
     }
 }
 
-/// Role for one app or for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Role of a teammate for one app or for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = GrantResponse))]
 pub struct Grant {
     /// Role of the teammate.
     pub role: Role,
-    /// App of the role. `None`: all apps, and the server itself.
+    /// App of the role. Null: all apps, and the server itself.
     pub app: Option<AppId>,
 }
 
 /// All roles of one teammate: at most one for each app, and one for all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Grants(pub Vec<Grant>);
+
+/// Reads the roles from the database. Unknown roles are skipped.
+impl From<Vec<(String, Option<AppId>)>> for Grants {
+    fn from(rows: Vec<(String, Option<AppId>)>) -> Self {
+        Self(rows.into_iter().filter_map(|(role, app)| Some(Grant { role: Role::from_name(&role)?, app })).collect())
+    }
+}
 
 impl Grants {
     /// Whether they include the scope for an app or (`None`) the server. A role for one app never includes scopes of the

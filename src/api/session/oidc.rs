@@ -11,7 +11,6 @@ use sqlx::PgConnection;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::GrantResponse;
 use super::cookie::{self, Cookies};
 use super::entry::{self, SignInVisitor, did, link_account};
 use super::second_factor;
@@ -265,8 +264,7 @@ impl Arrival<'_> {
         let (id, grants) = (TeammateId(self.state.clock.uuid()), Grants(vec![Grant { role, app: None }]));
         if team::add(conn, id, email, self.now).await? {
             team::set_grants(conn, id, &grants).await?;
-            let roles: Vec<_> = grants.0.iter().map(GrantResponse::from).collect();
-            let joined = did(self.visitor, id, AuditAction::TeammateJoined).with(json!({"roles": roles}));
+            let joined = did(self.visitor, id, AuditAction::TeammateJoined).with(json!({"roles": grants}));
             joined.record(conn, 1, self.now).await?;
         }
         Ok(())

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
+use super::SessionResponse;
 use super::entry::{SignInVisitor, begin, let_in, refuse, use_link};
 use super::second_factor::{self, PasskeyRequest};
-use super::{GrantResponse, SessionResponse};
 use crate::api::ApiState;
 use crate::api::http::auth::find;
 use crate::api::http::extract::{BodyLimit, Json};
@@ -23,6 +23,7 @@ use crate::api::http::problem::{Faults, Problem};
 use crate::api::session::email::{EMAIL_RULE, normal_email};
 use crate::api::session::passwords::{Password, PasswordPermit, Requester};
 use bellwire_core::id::TeammateId;
+use bellwire_core::role::{Grant, Grants};
 use bellwire_core::scope::Scope;
 use bellwire_net::http_server::address::household;
 use bellwire_store::keys::api_keys;
@@ -139,7 +140,8 @@ pub(crate) struct LinkAccount {
     /// E-mail address of the teammate.
     email: String,
     /// Roles of the teammate.
-    roles: Vec<GrantResponse>,
+    #[schema(value_type = Vec<Grant>)]
+    roles: Grants,
 }
 
 /// Returns the account of a one-time link, which stays valid. An invalid link counts as a failed sign-in.
@@ -151,8 +153,7 @@ pub(crate) async fn show_link(
     let (visitor, _, LinkRequest { link }) = read(&state, request).await?;
     let id = teammate_of(&state, &visitor, &link.0, &link_mac(&state.vault, &link.0)).await?;
     let teammate = team::find(&state.pool, id).await?.ok_or_else(|| refuse(&state, &visitor, None, "link"))?;
-    let roles = teammate.grants.0.iter().map(GrantResponse::from).collect();
-    Ok(axum::Json(LinkAccount { email: teammate.email, roles }))
+    Ok(axum::Json(LinkAccount { email: teammate.email, roles: teammate.roles }))
 }
 
 /// Reads the body of a request without a session.

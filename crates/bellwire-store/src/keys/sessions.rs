@@ -7,7 +7,6 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::keys::team;
 use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
@@ -105,16 +104,15 @@ pub async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<
     let found = fetch_optional!(
         pool,
         r#"SELECT s.teammate, s.api_key, s.began_at, s.expires_at, t.email AS "email?",
-             ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
-             ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
-               AS "apps!: Vec<Option<AppId>>"
+             ARRAY(SELECT (role, app) FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
+               AS "roles!: Vec<(String, Option<AppId>)>"
          FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate
          WHERE s.id = $1 AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL"#,
         (id.0, now)
     )?;
     Ok(found.and_then(|row| {
         let owner = Owner::read(row.teammate, row.api_key)?;
-        let grants = team::grants(&row.roles, &row.apps);
+        let grants = row.roles.into();
         Some(Session { id, owner, began_at: row.began_at, expires_at: row.expires_at, email: row.email, grants })
     }))
 }
@@ -124,15 +122,14 @@ pub async fn standing(pool: &PgPool, ids: &[SessionId], now: Timestamp) -> sqlx:
     let rows = fetch_all!(
         pool,
         r#"SELECT s.id AS "id: SessionId",
-             ARRAY(SELECT role FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
-             ARRAY(SELECT app FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
-               AS "apps!: Vec<Option<AppId>>"
+             ARRAY(SELECT (role, app) FROM teammate_roles WHERE teammate = s.teammate ORDER BY app NULLS FIRST)
+               AS "roles!: Vec<(String, Option<AppId>)>"
          FROM sessions s LEFT JOIN teammates t ON t.id = s.teammate LEFT JOIN api_keys k ON k.id = s.api_key
          WHERE s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > $2 AND t.disabled_at IS NULL
            AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)"#,
         (ids as &[SessionId], now)
     )?;
-    Ok(rows.into_iter().map(|row| (row.id, team::grants(&row.roles, &row.apps))).collect())
+    Ok(rows.into_iter().map(|row| (row.id, row.roles.into())).collect())
 }
 
 pub async fn see(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<()> {

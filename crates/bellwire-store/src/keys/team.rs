@@ -1,6 +1,9 @@
 //! Teammates with their roles, passwords and one-time links.
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, PgPool};
+use utoipa::ToSchema;
 
 use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
@@ -8,22 +11,29 @@ use bellwire_core::id::{AppId, TeammateId};
 use bellwire_core::role::{Grant, Grants, Role};
 use bellwire_vault::{Column, PASSWORD, Vault};
 
-/// A row of `teammates` with related rows, without the password hash.
-#[derive(Debug, Clone)]
+/// Teammate of the server.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = TeammateResponse)]
 pub struct Teammate {
+    /// Id of the teammate.
     pub id: TeammateId,
-    /// E-mail address in lower case, for signing in.
+    /// E-mail address for signing in, in lower case.
     pub email: String,
+    /// Roles of the teammate. Empty: no permissions.
+    #[schema(value_type = Vec<Grant>)]
+    pub roles: Grants,
+    /// Whether the teammate has a password. Without one they sign in by one-time link or OpenID provider.
     pub has_password: bool,
+    /// Number of passkeys. If there are any, sign-in by password, link or OpenID provider also requires one of them.
     pub passkeys: i64,
-    /// Expiry of their one-time link. `None`: no link, or a used one.
-    pub link_expires_at: Option<Timestamp>,
-    /// Time at which their account at the OpenID provider was linked. `None`: not linked.
-    pub oidc_linked_at: Option<Timestamp>,
-    pub created_at: Timestamp,
-    /// Start of their suspension. `None`: not suspended.
-    pub disabled_at: Option<Timestamp>,
-    pub grants: Grants,
+    /// Expiry of the one-time link. Null: no link, or it was used.
+    pub link_expires_at: Option<DateTime<Utc>>,
+    /// Time at which the account at the OpenID provider was linked. Null: not linked.
+    pub oidc_linked_at: Option<DateTime<Utc>>,
+    /// Time of the invitation.
+    pub created_at: DateTime<Utc>,
+    /// Start of the suspension. Null: active.
+    pub disabled_at: Option<DateTime<Utc>>,
 }
 
 /// Stored values to verify a password.
@@ -42,54 +52,18 @@ pub struct TeammateStatus {
     pub is_disabled: bool,
 }
 
-/// Combines two columns of the same order, roles and apps, into grants.
-pub fn grants(roles: &[String], apps: &[Option<AppId>]) -> Grants {
-    let grant = |(role, app): (&String, &Option<AppId>)| Some(Grant { role: Role::from_name(role)?, app: *app });
-    Grants(roles.iter().zip(apps).filter_map(grant).collect())
-}
-
-struct TeammateRow {
-    id: TeammateId,
-    email: String,
-    has_password: bool,
-    passkeys: i64,
-    link_expires_at: Option<Timestamp>,
-    oidc_linked_at: Option<Timestamp>,
-    created_at: Timestamp,
-    disabled_at: Option<Timestamp>,
-    roles: Vec<String>,
-    apps: Vec<Option<AppId>>,
-}
-
 /// Returns teammates beyond the page's key, the nearest ids first.
 pub async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::Result<Vec<Teammate>> {
-    let rows = paged!(executor, page, TeammateRow,
+    paged!(executor, page, Teammate,
         [r#"SELECT t.id, t.email, (t.password_sealed IS NOT NULL) AS "has_password!", i.expires_at AS "link_expires_at?",
              (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
              (SELECT count(*) FROM passkeys WHERE teammate = t.id) AS "passkeys!",
-             ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
-             ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<AppId>>"
+             ARRAY(SELECT (role, app) FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST)
+               AS "roles!: Vec<(String, Option<AppId>)>"
          FROM teammates t LEFT JOIN invitations i ON i.teammate = t.id
          WHERE t.id"# < "$1 ORDER BY t.id" DESC "LIMIT $2"],
         (page.beyond, page.limit)
-    )?;
-    let read = |row: TeammateRow| {
-        let TeammateRow {
-            id,
-            email,
-            has_password,
-            passkeys,
-            link_expires_at,
-            oidc_linked_at,
-            created_at,
-            disabled_at,
-            roles,
-            apps,
-        } = row;
-        let grants = grants(&roles, &apps);
-        Teammate { id, email, has_password, passkeys, link_expires_at, oidc_linked_at, created_at, disabled_at, grants }
-    };
-    Ok(rows.into_iter().map(read).collect())
+    )
 }
 
 pub async fn find(executor: impl PgExecutor<'_>, id: TeammateId) -> sqlx::Result<Option<Teammate>> {
