@@ -268,7 +268,7 @@ pub struct Letter {
     pub id: DeadLetterId,
     /// Reason of the failure, or `gone` or `expired`.
     pub reason: String,
-    pub retries: u32,
+    pub retries: i32,
     pub policy: Option<Value>,
     /// State: `open`, `replayed`, `discarded` or `closed`.
     pub state: String,

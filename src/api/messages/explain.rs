@@ -27,7 +27,7 @@ use bellwire_segment::FilterVerdict;
 use bellwire_store::keys::apps::App;
 use bellwire_store::outcomes::deliveries::AttemptRow;
 use bellwire_store::outcomes::receipts::{ReceiptRow, kept_since};
-use bellwire_store::outcomes::stories::{self, DeadLetterRow, StoredStory, StoryRow};
+use bellwire_store::outcomes::stories::{self, StoredStory, StoryRow};
 use bellwire_store::queue::claims::walk;
 use bellwire_store::queue::lanes::OriginRow;
 use bellwire_vault as vault;
@@ -112,7 +112,7 @@ fn facts(
         waiting: waiting(&row, subscription, now),
         attempts: attempts.into_iter().map(attempt).collect(),
         reports: reports.into_iter().filter_map(report).collect(),
-        letter: letter.map(letter_of),
+        letter,
         origins: origins.into_iter().filter(concerns).map(origin_state).collect(),
         subscription_held_until,
         flows: flows
@@ -225,19 +225,6 @@ fn attempt(row: AttemptRow) -> explain::ExplainedAttempt {
         status: row.status.and_then(|status| u16::try_from(status).ok()),
         took_ms: row.took_ms.and_then(|ms| u32::try_from(ms).ok()),
         reason: row.reason,
-    }
-}
-
-fn letter_of(row: DeadLetterRow) -> explain::Letter {
-    explain::Letter {
-        id: row.id,
-        reason: row.reason,
-        retries: u32::try_from(row.retries).unwrap_or(0),
-        policy: row.policy,
-        state: row.state,
-        at: row.at,
-        settled_at: row.settled_at,
-        replay: row.replay,
     }
 }
 

@@ -124,8 +124,8 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
     let kept = facts.letter.as_ref().map(|letter| letter.reason.as_str());
     let reason = kept.or(unsent).and_then(DeadReason::from_name);
     let retries = timetable.retry.retries();
-    let made =
-        facts.attempts.last().map_or_else(|| facts.letter.as_ref().map_or(0, |letter| letter.retries), |a| a.number);
+    let kept_retries = || facts.letter.as_ref().map_or(0, |letter| letter.retries.unsigned_abs());
+    let made = facts.attempts.last().map_or_else(kept_retries, |a| a.number);
     let (name, why) = match reason {
         None => ("not known", "why is not known".to_owned()),
         Some(reason) => (

@@ -17,10 +17,11 @@ use crate::transactions::begin_with;
 use bellwire_core::clock::{Timestamp, first_uuid_of};
 use bellwire_core::delivery::Ending;
 use bellwire_core::engagement_stats::Habits;
-use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
+use bellwire_rules::explain::Letter;
 use bellwire_segment::{AudienceFilter, FilterVerdict};
 
 /// Search periods for a dead letter before its id: the id contains the time of failure, which is shortly after the logged
@@ -38,7 +39,7 @@ pub struct StoredStory {
     /// Receipts from its browser in order of time.
     pub reports: Vec<ReceiptRow>,
     /// Last dead letter of the delivery.
-    pub letter: Option<DeadLetterRow>,
+    pub letter: Option<Letter>,
     pub origins: Vec<OriginRow>,
     /// End of the hold of its subscription, possibly in the past.
     pub subscription_held_until: Option<Timestamp>,
@@ -117,18 +118,6 @@ pub struct StoryRow {
     pub cursor_after: Option<SubscriptionId>,
     /// Due time of the fan-out cursor. `None`: the message is paused.
     pub cursor_due_at: Option<Timestamp>,
-}
-
-#[derive(Debug)]
-pub struct DeadLetterRow {
-    pub id: DeadLetterId,
-    pub reason: String,
-    pub retries: i32,
-    pub policy: Option<Value>,
-    pub state: String,
-    pub at: Timestamp,
-    pub settled_at: Option<Timestamp>,
-    pub replay: Option<MessageId>,
 }
 
 /// Reads the data. `None`: the app has no such message.
@@ -227,7 +216,7 @@ async fn read_row(
 /// dead letters, and closed ones have no index by subscription.
 async fn letter(
     conn: &mut PgConnection, app: AppId, message: MessageId, subscription: SubscriptionId, last: Option<&AttemptRow>,
-) -> sqlx::Result<Option<DeadLetterRow>> {
+) -> sqlx::Result<Option<Letter>> {
     let leaves_letter = |last: &&AttemptRow| {
         matches!(Ending::from_code(last.ending), Some(Ending::Gone | Ending::Expired | Ending::Dead))
     };
@@ -237,7 +226,7 @@ async fn letter(
     }
     let open = fetch_optional!(
         &mut *conn,
-        DeadLetterRow,
+        Letter,
         r#"SELECT id, reason, retries, policy, state, at, settled_at, replay AS "replay: MessageId" FROM dead_letters
            WHERE app = $1 AND message = $2 AND subscription = $3 AND state = 'open' ORDER BY id DESC LIMIT 1"#,
         (app.0, message.0, subscription.0)
@@ -247,7 +236,7 @@ async fn letter(
         let Some(died_at) = died_at.filter(|_| found.is_none()) else { break };
         let closed = fetch_optional!(
             &mut *conn,
-            DeadLetterRow,
+            Letter,
             r#"SELECT id, reason, retries, policy, state, at, settled_at, replay AS "replay: MessageId" FROM dead_letters
                WHERE app = $1 AND message = $2 AND subscription = $3 AND id >= $4 AND id < $5 ORDER BY id DESC LIMIT 1"#,
             (app.0, message.0, subscription.0, first_uuid_of(died_at - within), first_uuid_of(died_at + within))
