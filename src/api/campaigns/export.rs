@@ -7,6 +7,7 @@ use crate::api::http::problem::Problem;
 use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::CampaignState;
+use bellwire_store::campaigns::CampaignRow;
 use bellwire_store::keys::apps::App;
 use bellwire_vault::PLAN;
 
@@ -14,10 +15,10 @@ use bellwire_vault::PLAN;
 /// campaigns and those that events trigger are exported. A started one-time campaign is finished by this server, and a follow-up needs the campaign that it
 /// follows.
 pub(in crate::api) async fn plan_for_export(
-    state: &ApiState, app: &App, (id, stands, sealed): (CampaignId, CampaignState, &[u8]),
+    state: &ApiState, app: &App, row: &CampaignRow,
 ) -> Result<Option<CampaignPlan>, Problem> {
-    let StoredPlan { mut given, checked } = open(state, id, sealed)?;
-    if !goes_along(stands, &checked.when) {
+    let StoredPlan { mut given, checked } = open(state, row.id, &row.plan)?;
+    if !goes_along(row.state, &checked.when) {
         return Ok(None);
     }
     let Some(follow) = &mut given.follows else { return Ok(Some(given)) };

@@ -16,8 +16,11 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::hook::WebhookState;
 use bellwire_core::id::AppId;
 use bellwire_rules::policy::PolicyLevel;
+use bellwire_store::audience::segments;
+use bellwire_store::campaigns;
 use bellwire_store::keys::apps::{self, App};
 use bellwire_store::keys::identity_keys;
+use bellwire_store::keyset::{Keyset, Towards, key_of};
 use bellwire_store::operations::exports;
 use bellwire_store::outcomes::slas;
 use bellwire_store::queue::{calendars, caps, flows, guards, policies};
@@ -27,6 +30,8 @@ use bellwire_vault::{IDENTITY_SECRET, TEMPLATE, VAPID_PRIVATE, WEBHOOK_SECRET, W
 const VERSION: u32 = 1;
 /// Rows read per statement.
 const PAGE: i64 = 100;
+/// First page of a list, from the oldest row on.
+const OLDEST: Keyset = Keyset { towards: Towards::Newer, beyond: Uuid::nil(), limit: PAGE };
 
 /// Writes all settings. An object comes before those that refer to it.
 pub(super) async fn give(to: &mut Giving, state: &ApiState, app: &App) -> Result<(), Broken> {
@@ -121,11 +126,11 @@ async fn topics_and_policies(to: &mut Giving, state: &ApiState, app: AppId) -> R
 }
 
 async fn segments(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
-    let mut after = 0;
+    let mut page = OLDEST;
     loop {
-        let segments = exports::segments(&state.pool, app, after, PAGE).await?;
+        let segments = segments::list(&state.pool, app, None, page).await?;
         let Some(last) = segments.last() else { return Ok(()) };
-        after = last.id;
+        page.beyond = key_of(last.id);
         for segment in segments {
             let line =
                 json!({"name": segment.name, "expression": segment.expression, "description": segment.description});
@@ -162,13 +167,13 @@ async fn webhooks(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), B
 }
 
 async fn campaigns(to: &mut Giving, state: &ApiState, app: &App) -> Result<(), Broken> {
-    let mut after = Uuid::nil();
+    let mut page = OLDEST;
     loop {
-        let campaigns = exports::campaigns(&state.pool, app.id, after, PAGE).await?;
+        let campaigns = campaigns::list(&state.pool, app.id, None, page).await?;
         let Some(last) = campaigns.last() else { return Ok(()) };
-        after = last.id.into();
+        page.beyond = last.id.into();
         for campaign in campaigns {
-            if let Some(plan) = plan_for_export(state, app, (campaign.id, campaign.state, &campaign.plan)).await? {
+            if let Some(plan) = plan_for_export(state, app, &campaign).await? {
                 to.line("campaign", &json!({"state": campaign.state, "plan": plan})).await?;
             }
         }

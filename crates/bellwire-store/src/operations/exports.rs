@@ -10,10 +10,9 @@ use crate::keys::vapid_keys::Role;
 use crate::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::hook::WebhookState;
-use bellwire_core::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
+use bellwire_core::id::{AppId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
 use bellwire_core::permission::TopicJoin;
 use bellwire_core::subscription::SubscriptionState;
-use bellwire_rules::campaign::state::CampaignState;
 
 /// Maximum stored export records of an app. The oldest are deleted.
 const KEPT: i64 = 100;
@@ -163,24 +162,6 @@ pub async fn topics(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::
 }
 
 #[derive(Debug)]
-pub struct SegmentOut {
-    pub id: i32,
-    pub name: String,
-    pub description: Option<String>,
-    pub expression: String,
-}
-
-/// An app's segments with numbers above `after`, the oldest first.
-pub async fn segments(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::Result<Vec<SegmentOut>> {
-    fetch_all!(
-        pool,
-        SegmentOut,
-        "SELECT id, name, description, expression FROM segments WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3",
-        (app.0, after, limit)
-    )
-}
-
-#[derive(Debug)]
 pub struct TemplateOut {
     pub id: Uuid,
     pub name: String,
@@ -217,23 +198,5 @@ pub async fn webhooks(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<WebhookOut>
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState", secret
          FROM webhooks WHERE app = $1 ORDER BY id"#,
         (app.0)
-    )
-}
-
-#[derive(Debug)]
-pub struct CampaignOut {
-    pub id: CampaignId,
-    pub state: CampaignState,
-    pub plan: Vec<u8>,
-}
-
-/// Returns an app's unfinished campaigns with ids above `after`, the oldest first.
-pub async fn campaigns(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<CampaignOut>> {
-    fetch_all!(
-        pool,
-        CampaignOut,
-        r#"SELECT id AS "id: CampaignId", state AS "state: CampaignState", plan FROM campaigns
-         WHERE app = $1 AND id > $2 AND state IN ('draft', 'scheduled', 'sending', 'paused') ORDER BY id LIMIT $3"#,
-        (app.0, after, limit)
     )
 }
