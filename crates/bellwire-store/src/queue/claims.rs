@@ -24,6 +24,8 @@ pub use batches::{Batch, renew_batches, split_batch};
 pub use batches::{TakeBatchResult, lease_lost_batch, take_batch};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::message::MessageState;
+use bellwire_core::subscription::SubscriptionState;
 use bellwire_rules::policy::precedence::LETS_PASS;
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
@@ -128,8 +130,8 @@ pub async fn claim_rows(
         r#"
         SELECT c.subscription AS "subscription!", c.message AS "message!", c.retries AS "retries!", c.scheduled_at AS "scheduled_at!",
                c.leases AS "leases!", c.token AS "token!", c.failed_at, c.has_turn AS "has_turn!", c.life AS "life!",
-               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.muted_until, s.timezone, s.user_id,
-               s.proven AS "proven?", m.state AS "message_state!", s.replaced_by IS NOT NULL AS "has_successor!",
+               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?: SubscriptionState", s.policy, s.muted_until, s.timezone,
+               s.user_id, s.proven AS "proven?", m.state AS "message_state!: MessageState", s.replaced_by IS NOT NULL AS "has_successor!",
                coalesce(c.life < s.revived OR c.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
                    AS "is_past!",
                coalesce(s.lane = c.lane, true) AND m.tier = c.tier AS "is_in_place!",
@@ -150,10 +152,10 @@ pub async fn claim_rows(
         .into_iter()
         .map(|row| ClaimedRow {
             recipient: RecipientRow {
-                id: SubscriptionId(row.subscription),
+                id: row.subscription,
                 origin_id: row.origin_id,
                 address: row.address,
-                state: row.subscription_state,
+                state: row.state,
                 has_successor: row.has_successor,
                 is_past: row.is_past,
                 policy: row.policy,
@@ -163,7 +165,7 @@ pub async fn claim_rows(
                 proven: row.proven,
                 life: Some(row.life),
             }
-            .of(&row.message_state),
+            .of(row.message_state),
             message: MessageId(row.message),
             retries: u32::try_from(row.retries).unwrap_or(0),
             scheduled_at: row.scheduled_at,

@@ -18,6 +18,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::message::MessageState;
+use bellwire_core::subscription::SubscriptionState;
 use bellwire_segment::AudienceFilter;
 use bellwire_vault::Vault;
 use bellwire_vault::retry_token::Queued;
@@ -189,7 +190,7 @@ pub async fn lease_lost_batch(
                 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED))
             RETURNING id, message, leases, recipients
         )
-        SELECT l.id, l.message, l.leases, l.recipients, m.state, m.accepted_at FROM leased l JOIN messages m ON m.id = l.message
+        SELECT l.id, l.message, l.leases, l.recipients, m.state AS "state: MessageState", m.accepted_at FROM leased l JOIN messages m ON m.id = l.message
         "#,
         (lane.0, tier.code(), now, lease, until, own, since)
     )?
@@ -200,7 +201,7 @@ pub async fn lease_lost_batch(
     let found = query!(
         RecipientRow,
         r#"
-        SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.muted_until, s.timezone,
+        SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?: SubscriptionState", s.policy, s.muted_until, s.timezone,
                s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
                -- It may have ended and come back since the batch was taken. In its first life it counts from later only
                -- because it took the place of another one meanwhile: see `succession`.
@@ -212,8 +213,8 @@ pub async fn lease_lost_batch(
         (&shard_column(&ids), &ids as &[SubscriptionId], batch.accepted_at)
     );
     let mut found: HashMap<SubscriptionId, RecipientRow> =
-        found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();
-    let of = |id| found.remove(&id).unwrap_or_else(|| RecipientRow::deleted(id)).of(&batch.state);
+        found.fetch_all(pool).await?.into_iter().map(|found| (SubscriptionId(found.id), found)).collect();
+    let of = |id| found.remove(&id).unwrap_or_else(|| RecipientRow::deleted(id)).of(batch.state);
     let recipients = ids.into_iter().map(of).collect();
     Ok(Some(Batch {
         id: batch.id,

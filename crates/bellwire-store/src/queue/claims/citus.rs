@@ -13,6 +13,8 @@ use crate::connections::engine::{shard_column, shards_of};
 use crate::outcomes::ledger::log::logged;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
+use bellwire_core::message::MessageState;
+use bellwire_core::subscription::SubscriptionState;
 
 struct Claimed {
     subscription: SubscriptionId,
@@ -25,7 +27,7 @@ struct Claimed {
     failed_at: Option<Timestamp>,
     has_turn: bool,
     life: i32,
-    message_state: String,
+    message_state: MessageState,
     /// Whether its message named subscriptions or users.
     is_named: bool,
     is_in_tier: bool,
@@ -75,7 +77,7 @@ async fn claim(
         r#"
         SELECT c.subscription AS "subscription!: SubscriptionId", c.message AS "message!: MessageId", c.lane AS "lane!: LaneId",
                c.retries AS "retries!", c.scheduled_at AS "scheduled_at!", c.leases AS "leases!", c.token AS "token!", c.failed_at,
-               c.has_turn AS "has_turn!", c.life AS "life!", m.state AS "message_state!",
+               c.has_turn AS "has_turn!", c.life AS "life!", m.state AS "message_state!: MessageState",
                coalesce(m.audience ?| ARRAY['users', 'subscriptions'], false) AS "is_named!", m.tier = c.tier AS "is_in_tier!"
         FROM claimed c JOIN messages m ON m.id = c.message
         "#,
@@ -94,7 +96,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
     let rows = fetch_all!(
         pool,
         r#"
-        SELECT s.id AS "id: SubscriptionId", s.origin_id, s.address, s.state, s.policy, s.muted_until, s.timezone, s.user_id, s.proven,
+        SELECT s.id AS "id: SubscriptionId", s.origin_id, s.address, s.state AS "state: SubscriptionState", s.policy, s.muted_until, s.timezone, s.user_id, s.proven,
                s.replaced_by IS NOT NULL AS "has_successor!", s.lane AS "lane: LaneId", s.life, s.revived
         FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
         WHERE s.shard = ANY ($3)
@@ -103,7 +105,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
     )?;
     let read = rows.into_iter().map(|row| {
         let found = RecipientRow {
-            id: row.id,
+            id: row.id.0,
             origin_id: Some(row.origin_id),
             address: Some(row.address),
             state: Some(row.state),
@@ -128,7 +130,7 @@ impl Claimed {
         found.is_past = of.is_some_and(|of| self.life < of.revived || self.life < of.life && self.is_named);
         found.life = Some(self.life);
         ClaimedRow {
-            recipient: found.of(&self.message_state),
+            recipient: found.of(self.message_state),
             message: self.message,
             retries: u32::try_from(self.retries).unwrap_or(0),
             scheduled_at: self.scheduled_at,

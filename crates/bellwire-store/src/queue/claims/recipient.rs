@@ -24,36 +24,17 @@ pub enum Sendability {
     Replaced,
 }
 
-struct Circumstances {
-    message: MessageState,
-    /// State of the subscription. `None`: it does not exist.
-    subscription: Option<SubscriptionState>,
-    /// Whether it has a successor.
-    has_successor: bool,
-    /// Whether the delivery was for an earlier life of the subscription.
-    is_past: bool,
-}
-
-impl Circumstances {
-    /// Derives the result from stored names of states.
-    fn read(message: &str, subscription: Option<&str>, has_successor: bool, is_past: bool) -> Self {
-        const CHECKED: &str = "checked by the table";
-        Self {
-            message: MessageState::from_name(message).expect(CHECKED),
-            subscription: subscription.map(|name| SubscriptionState::from_name(name).expect(CHECKED)),
-            has_successor,
-            is_past,
-        }
-    }
-}
-
-fn standing(circumstances: &Circumstances) -> Sendability {
+/// Returns whether a delivery may be sent. `subscription`: `None` if it does not exist. `is_past`: the delivery was for an
+/// earlier life of the subscription.
+fn standing(
+    message: MessageState, subscription: Option<SubscriptionState>, has_successor: bool, is_past: bool,
+) -> Sendability {
     use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
-    match (circumstances.message, circumstances.subscription) {
+    match (message, subscription) {
         (MessageState::Cancelled, _) => Sendability::Cancelled,
-        _ if circumstances.is_past => Sendability::Cancelled,
+        _ if is_past => Sendability::Cancelled,
         (_, Some(Gone | Expired)) => Sendability::Gone,
-        (_, Some(Replaced)) if circumstances.has_successor => Sendability::Replaced,
+        (_, Some(Replaced)) if has_successor => Sendability::Replaced,
         (_, None | Some(Unsubscribed | Replaced | Suspended)) => Sendability::Cancelled,
         (MessageState::Paused, Some(Active)) => Sendability::Paused,
         (MessageState::Scheduled | MessageState::Sending, Some(Active)) => Sendability::Sendable,
@@ -86,12 +67,12 @@ pub struct Recipient {
 }
 
 /// Columns of a recipient. For a deleted subscription, little more than its id.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct RecipientRow {
-    pub id: SubscriptionId,
+    pub id: Uuid,
     pub origin_id: Option<Uuid>,
     pub address: Option<Vec<u8>>,
-    pub state: Option<String>,
+    pub state: Option<SubscriptionState>,
     pub has_successor: bool,
     pub is_past: bool,
     pub policy: Option<Value>,
@@ -105,29 +86,15 @@ pub(super) struct RecipientRow {
 impl RecipientRow {
     /// Returns the columns of a deleted subscription.
     pub(super) fn deleted(id: SubscriptionId) -> Self {
-        Self {
-            id,
-            origin_id: None,
-            address: None,
-            state: None,
-            has_successor: false,
-            is_past: false,
-            policy: None,
-            muted_until: None,
-            timezone: None,
-            user_id: None,
-            proven: None,
-            life: None,
-        }
+        Self { id: id.0, ..Self::default() }
     }
 
-    pub(super) fn of(self, message: &str) -> Recipient {
-        let circumstances = Circumstances::read(message, self.state.as_deref(), self.has_successor, self.is_past);
+    pub(super) fn of(self, message: MessageState) -> Recipient {
         Recipient {
-            subscription: self.id,
+            subscription: SubscriptionId(self.id),
             origin_id: SubscriptionId(self.origin_id.unwrap_or_default()),
             address: self.address.unwrap_or_default(),
-            standing: standing(&circumstances),
+            standing: standing(message, self.state, self.has_successor, self.is_past),
             policy: self.policy,
             muted_until: self.muted_until,
             timezone: self.timezone,

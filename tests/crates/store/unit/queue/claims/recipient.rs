@@ -4,22 +4,24 @@ use super::*;
 
 #[test]
 fn first_ending_decides_waiting_moves_to_successor() {
+    use MessageState::{Paused, Sending};
+    use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
     for (message, subscription, has_successor, is_past, expected) in [
-        ("sending", Some("active"), false, false, Sendability::Sendable),
-        ("paused", Some("active"), false, false, Sendability::Paused),
-        ("cancelled", Some("gone"), false, false, Sendability::Cancelled),
-        ("sending", None, false, false, Sendability::Cancelled),
-        ("sending", Some("unsubscribed"), false, false, Sendability::Cancelled),
-        ("paused", Some("suspended"), false, false, Sendability::Cancelled),
-        ("paused", Some("gone"), false, false, Sendability::Gone),
-        ("sending", Some("expired"), false, false, Sendability::Gone),
-        ("paused", Some("replaced"), true, false, Sendability::Replaced),
-        ("sending", Some("replaced"), false, false, Sendability::Cancelled), // before successors were remembered
-        ("cancelled", Some("replaced"), true, false, Sendability::Cancelled),
-        ("sending", Some("replaced"), true, true, Sendability::Cancelled),
-        ("sending", Some("active"), false, true, Sendability::Cancelled),
+        (Sending, Some(Active), false, false, Sendability::Sendable),
+        (Paused, Some(Active), false, false, Sendability::Paused),
+        (MessageState::Cancelled, Some(Gone), false, false, Sendability::Cancelled),
+        (Sending, None, false, false, Sendability::Cancelled),
+        (Sending, Some(Unsubscribed), false, false, Sendability::Cancelled),
+        (Paused, Some(Suspended), false, false, Sendability::Cancelled),
+        (Paused, Some(Gone), false, false, Sendability::Gone),
+        (Sending, Some(Expired), false, false, Sendability::Gone),
+        (Paused, Some(Replaced), true, false, Sendability::Replaced),
+        (Sending, Some(Replaced), false, false, Sendability::Cancelled), // before successors were remembered
+        (MessageState::Cancelled, Some(Replaced), true, false, Sendability::Cancelled),
+        (Sending, Some(Replaced), true, true, Sendability::Cancelled),
+        (Sending, Some(Active), false, true, Sendability::Cancelled),
     ] {
-        let circumstances = Circumstances::read(message, subscription, has_successor, is_past);
-        assert_eq!(standing(&circumstances), expected, "{message} {subscription:?} {has_successor} {is_past}");
+        let found = standing(message, subscription, has_successor, is_past);
+        assert_eq!(found, expected, "{message:?} {subscription:?} {has_successor} {is_past}");
     }
 }
