@@ -57,6 +57,8 @@ pub(crate) struct CandidateRow {
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
     pub former: Option<Json<Vec<Former>>>,
+    /// Page of the table or of a shard. Only in rows of a sample.
+    pub page: Option<i64>,
 }
 
 impl CandidateRow {
@@ -102,44 +104,6 @@ impl CandidateRow {
     }
 }
 
-/// A candidate drawn for a sample, with its page of the table or of a shard.
-#[derive(Debug)]
-pub(crate) struct DrawnRow {
-    pub page: i64,
-    pub id: SubscriptionId,
-    pub lane: LaneId,
-    pub origin_id: Option<SubscriptionId>,
-    pub user_id: Option<String>,
-    pub tags: Option<Vec<String>>,
-    pub attributes: Option<Document>,
-    pub locale: Option<String>,
-    pub timezone: Option<String>,
-    pub last_seen: Timestamp,
-    pub created_at: Option<Timestamp>,
-    pub consent_at: Option<Timestamp>,
-    pub consent_source: Option<String>,
-}
-
-impl From<DrawnRow> for CandidateRow {
-    fn from(row: DrawnRow) -> Self {
-        Self {
-            id: row.id,
-            lane: Some(row.lane),
-            origin_id: row.origin_id,
-            user_id: row.user_id,
-            tags: row.tags,
-            attributes: row.attributes,
-            locale: row.locale,
-            timezone: row.timezone,
-            last_seen: row.last_seen,
-            created_at: row.created_at,
-            consent_at: row.consent_at,
-            consent_source: row.consent_source,
-            former: None,
-        }
-    }
-}
-
 /// Subscriptions of a lane, or of a topic in it, that may be recipients of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
@@ -164,7 +128,8 @@ macro_rules! next {
                    CASE WHEN $8 THEN consent_source END AS consent_source,
                    CASE WHEN $9 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $9 THEN user_id END AS user_id,
                    CASE WHEN $9 THEN locale END AS locale, CASE WHEN $9 THEN timezone END AS timezone,
-                   CASE WHEN $9 THEN created_at END AS created_at, CASE WHEN $9 THEN former END AS "former: _"
+                   CASE WHEN $9 THEN created_at END AS created_at, CASE WHEN $9 THEN former END AS "former: _",
+                   NULL::bigint AS page
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             "# + $within + r#"
@@ -183,7 +148,8 @@ macro_rules! next {
                CASE WHEN $9 THEN s.consent_source END AS consent_source,
                CASE WHEN $10 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $10 THEN s.user_id END AS user_id,
                CASE WHEN $10 THEN s.locale END AS locale, CASE WHEN $10 THEN s.timezone END AS timezone,
-               CASE WHEN $10 THEN s.created_at END AS created_at, CASE WHEN $10 THEN s.former END AS "former: _"
+               CASE WHEN $10 THEN s.created_at END AS created_at, CASE WHEN $10 THEN s.former END AS "former: _",
+               NULL::bigint AS page
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -222,7 +188,7 @@ pub(crate) async fn of_ids(conn: &mut PgConnection, ids: &[SubscriptionId]) -> s
         CandidateRow,
         r#"SELECT s.id, s.lane AS "lane?: LaneId", s.origin_id AS "origin_id?: SubscriptionId", s.user_id, s.tags AS "tags?",
                   s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at AS "created_at?", s.consent_at,
-                  s.consent_source, s.former AS "former: _"
+                  s.consent_source, s.former AS "former: _", NULL::bigint AS page
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.shard = ANY ($3)"#,
         (&shard_column(ids), ids as &[SubscriptionId], &engine::shards_of(ids))
@@ -240,7 +206,7 @@ pub(crate) async fn of_app(
                CASE WHEN $6 THEN consent_source END AS consent_source,
                CASE WHEN $7 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $7 THEN user_id END AS user_id,
                CASE WHEN $7 THEN locale END AS locale, CASE WHEN $7 THEN timezone END AS timezone,
-               CASE WHEN $7 THEN created_at END AS created_at, NULL::jsonb AS "former: _"
+               CASE WHEN $7 THEN created_at END AS created_at, NULL::jsonb AS "former: _", NULL::bigint AS page
         FROM subscriptions WHERE app = $1 AND id"# < "$2 AND state = 'active' ORDER BY id" DESC "LIMIT $3
         "],
         (app.0, page.beyond, page.limit, needs.tags, needs.attributes, needs.consent, needs.profile)
@@ -251,17 +217,18 @@ pub(crate) async fn of_app(
 /// same pages while the table does not grow.
 pub(crate) async fn sample(
     conn: &mut PgConnection, lanes: &[LaneId], needs: &Needs, percent: f32,
-) -> sqlx::Result<Vec<DrawnRow>> {
+) -> sqlx::Result<Vec<CandidateRow>> {
     fetch_all!(
         conn,
-        DrawnRow,
+        CandidateRow,
         r#"
-        SELECT (ctid::text::point)[0]::bigint + CASE WHEN $7 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, last_seen,
-               CASE WHEN $3 THEN tags END AS tags, CASE WHEN $4 THEN attributes END AS "attributes: Document",
+        SELECT (ctid::text::point)[0]::bigint + CASE WHEN $7 THEN shard::bigint << 40 ELSE 0 END AS page, id,
+               lane AS "lane?: LaneId", last_seen,
+               CASE WHEN $3 THEN tags END AS tags, CASE WHEN $4 THEN attributes END AS "attributes: _",
                CASE WHEN $5 THEN consent_at END AS consent_at, CASE WHEN $5 THEN consent_source END AS consent_source,
                CASE WHEN $6 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $6 THEN user_id END AS user_id,
                CASE WHEN $6 THEN locale END AS locale, CASE WHEN $6 THEN timezone END AS timezone,
-               CASE WHEN $6 THEN created_at END AS created_at
+               CASE WHEN $6 THEN created_at END AS created_at, NULL::jsonb AS "former: _"
         FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
         "#,
         (percent, lanes as &[LaneId], needs.tags, needs.attributes, needs.consent, needs.profile),
@@ -272,17 +239,17 @@ pub(crate) async fn sample(
 /// Reads the members of a topic on a random share of the pages of the membership table, each with its page.
 pub(crate) async fn sample_members(
     conn: &mut PgConnection, topic: i32, lanes: &[LaneId], needs: &Needs, percent: f32,
-) -> sqlx::Result<Vec<DrawnRow>> {
+) -> sqlx::Result<Vec<CandidateRow>> {
     fetch_all!(
         conn,
-        DrawnRow,
+        CandidateRow,
         r#"
-        SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $8 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane,
-               s.last_seen, CASE WHEN $4 THEN s.tags END AS tags, CASE WHEN $5 THEN s.attributes END AS "attributes: Document",
+        SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $8 THEN t.shard::bigint << 40 ELSE 0 END AS page, s.id,
+               s.lane AS "lane?: LaneId", s.last_seen, CASE WHEN $4 THEN s.tags END AS tags, CASE WHEN $5 THEN s.attributes END AS "attributes: _",
                CASE WHEN $6 THEN s.consent_at END AS consent_at, CASE WHEN $6 THEN s.consent_source END AS consent_source,
                CASE WHEN $7 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $7 THEN s.user_id END AS user_id,
                CASE WHEN $7 THEN s.locale END AS locale, CASE WHEN $7 THEN s.timezone END AS timezone,
-               CASE WHEN $7 THEN s.created_at END AS created_at
+               CASE WHEN $7 THEN s.created_at END AS created_at, NULL::jsonb AS "former: _"
         FROM topic_members t TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'

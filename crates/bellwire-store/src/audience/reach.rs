@@ -128,10 +128,9 @@ async fn estimate(
             candidates::sample_members(conn, topic, &whole.ids(), &judge.needs, percent).await?
         }
     };
-    let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
-    let mut by_page = HashMap::<i64, SamplePage>::new();
-    for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, &rows).await?) {
-        let page = by_page.entry(page).or_default();
+    let mut by_page = HashMap::<Option<i64>, SamplePage>::new();
+    for (row, (_, verdict)) in rows.iter().zip(judge.judge(conn, &rows).await?) {
+        let page = by_page.entry(row.page).or_default();
         page.looked_at += 1.0;
         page.taken += f64::from(u8::from(verdict.is_taken()));
     }
