@@ -8,7 +8,6 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use axum::response::Response;
-use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,9 +23,7 @@ use super::http::paging::{Page, Paging};
 use super::http::problem::Problem;
 use super::http::routes::{Argument, routes};
 use crate::api::messages::content::{ContentState, titles};
-use bellwire_core::delivery::Tier;
-use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
-use bellwire_core::lane::Gateway;
+use bellwire_core::id::{AppId, DeadLetterId, MessageId};
 use bellwire_core::scope::Scope;
 use bellwire_rules::explain::size_note;
 use bellwire_store::keys::audit::AuditAction;
@@ -69,70 +66,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
     }
 }
 
-/// A delivery that ended in failure.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct DeadLetterResponse {
-    /// Id of the dead letter.
-    id: DeadLetterId,
-    /// State of the dead letter.
-    state: Standing,
-    /// Reason of the failure: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
-    /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
-    /// `too_long`; or `gone` or `expired`.
-    reason: String,
-    /// HTTP status of the last response. Null: no response.
-    status: Option<i16>,
-    /// Error text of the push service. Null: none.
-    detail: Option<String>,
-    /// Number of retries that were made.
-    retries: i32,
-    /// Tier of the message.
-    tier: Tier,
-    /// Push service of the recipient.
-    gateway: Gateway,
-    /// Message that was sent.
-    message: MessageId,
-    /// Title of the message, as in the list of messages. Only in lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<String>,
-    /// Recipient of the message.
-    subscription: SubscriptionId,
-    /// Time at which the delivery failed.
-    at: DateTime<Utc>,
-    /// Time at which the dead letter was replayed or discarded. Null: still open.
-    settled_at: Option<DateTime<Utc>>,
-    /// Message that replays it. Null: not replayed.
-    replay: Option<MessageId>,
-    /// Number of attempts in its history.
-    attempts: i64,
-}
-
-impl From<DeadLetterRow> for DeadLetterResponse {
-    fn from(row: DeadLetterRow) -> Self {
-        Self {
-            id: row.id,
-            state: row.state,
-            reason: row.reason,
-            status: row.status,
-            detail: row.detail,
-            retries: row.retries,
-            tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
-            gateway: row.gateway,
-            message: row.message,
-            title: None,
-            subscription: row.subscription,
-            at: row.at,
-            settled_at: row.settled_at,
-            replay: row.replay,
-            attempts: row.attempts,
-        }
-    }
-}
-
 /// Lists dead letters, the newest first. A filtered list is a search: if too many searches run, the response is 503
 /// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(DeadLetterFilter, Paging),
-    responses((status = 200, body = Page<DeadLetterResponse>)))]
+    responses((status = 200, body = Page<DeadLetterRow>)))]
 pub(crate) async fn list(
     server: Server<MayRead>, State(state): State<ApiState>, uri: Uri, Filtered(filter, paging): Filtered<Paging>,
 ) -> Result<Response, Problem> {
@@ -144,7 +81,7 @@ pub(crate) async fn list(
     let rows = dead_letters::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
     let titles = titles(state.reads.pool(), &state, &server, &messages).await?;
-    let show = |row: DeadLetterRow| DeadLetterResponse { title: titles.get(&row.message).cloned(), ..row.into() };
+    let show = |row: DeadLetterRow| DeadLetterRow { title: titles.get(&row.message).cloned(), ..row };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
@@ -175,7 +112,7 @@ pub(crate) async fn groups(
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeadLetterDetail {
     #[serde(flatten)]
-    letter: DeadLetterResponse,
+    letter: DeadLetterRow,
     /// Attempts in order of time.
     history: Vec<AttemptResponse>,
     /// Delivery policy in force when the delivery failed.
@@ -213,9 +150,9 @@ async fn give<S>(
     Ok(axum::Json(opened))
 }
 
-async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterResponse, Problem> {
+async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterRow, Problem> {
     let found = dead_letters::list(&state.pool, app, &DeadLetterFilter::one(id), Keyset::newest(1)).await?.pop();
-    found.map(DeadLetterResponse::from).ok_or_else(|| Problem::not_found("dead letter"))
+    found.ok_or_else(|| Problem::not_found("dead letter"))
 }
 
 async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -> Result<DeadLetterDetail, Problem> {

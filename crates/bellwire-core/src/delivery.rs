@@ -55,6 +55,14 @@ impl FromStr for Tier {
     }
 }
 
+impl TryFrom<i16> for Tier {
+    type Error = &'static str;
+
+    fn try_from(code: i16) -> Result<Self, Self::Error> {
+        Self::from_code(code).ok_or(TIER_RULE)
+    }
+}
+
 impl<'de> Deserialize<'de> for Tier {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameOrNumber;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{DeadLetterResponse, Filtered};
+use super::Filtered;
 use crate::api::ApiState;
 use crate::api::http::auth::{MayExport, Server};
 use crate::api::http::csv_cells::neutralise;
@@ -19,7 +19,7 @@ use bellwire_core::clock::Clock;
 use bellwire_core::id::ActionId;
 use bellwire_store::keyset::Keyset;
 use bellwire_store::outcomes::dead_letters::handling::{self, HandlingAction, Operation};
-use bellwire_store::outcomes::dead_letters::{DeadLetterFilter, list};
+use bellwire_store::outcomes::dead_letters::{DeadLetterFilter, DeadLetterRow, list};
 use bellwire_store::transactions::begin;
 
 /// Dead letters read per statement.
@@ -52,7 +52,7 @@ impl DeadLetterFormat {
     }
 
     /// Encodes a page. `first` marks the first page, which begins with the header.
-    fn write(self, letters: &[DeadLetterResponse], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
+    fn write(self, letters: &[DeadLetterRow], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
         match self {
             DeadLetterFormat::Csv => write_csv(letters, first),
             DeadLetterFormat::Ndjson => {
@@ -105,7 +105,7 @@ const COLUMNS: [&str; 14] = [
     "replay",
 ];
 
-fn write_csv(letters: &[DeadLetterResponse], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
+fn write_csv(letters: &[DeadLetterRow], first: bool) -> Result<Vec<u8>, DeadLetterExportError> {
     let mut out = csv::Writer::from_writer(Vec::new());
     if first {
         out.write_record(COLUMNS)?;
@@ -149,7 +149,7 @@ pub(crate) struct ExportQuery {
 /// it is sent. If too many exports and imports run, the response is 503 (`transfers_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters", params(ExportQuery, DeadLetterFilter),
     responses((status = 200, content(
-        (DeadLetterResponse = "application/x-ndjson"), (String = "text/csv")))))]
+        (DeadLetterRow = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
     server: Server<MayExport>, State(state): State<ApiState>,
     Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>, mut request: Request,
@@ -196,8 +196,7 @@ impl Pages {
             handling::record(&mut tx, &self.operation, self.part, n, self.clock.now()).await?;
             tx.commit().await?;
         }
-        let letters: Vec<DeadLetterResponse> = rows.into_iter().map(DeadLetterResponse::from).collect();
-        let page = self.format.write(&letters, self.part == 0)?;
+        let page = self.format.write(&rows, self.part == 0)?;
         self.part += 1;
         Ok(Some((page.into(), self)))
     }

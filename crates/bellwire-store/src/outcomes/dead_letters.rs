@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::connections::engine::{shard_column, shards_of};
 use crate::keyset::Keyset;
 use crate::transactions::begin_by_index;
-use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::clock::first_uuid_of;
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
@@ -182,24 +182,44 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &DeadLett
     }
 }
 
-#[derive(Debug, Clone, FromRow)]
+/// A delivery that ended in failure.
+#[derive(Debug, Clone, FromRow, Serialize, ToSchema)]
+#[schema(as = DeadLetterResponse)]
 pub struct DeadLetterRow {
-    /// Id of the dead letter, a UUIDv7 of the time of failure.
+    /// Id of the dead letter.
     pub id: DeadLetterId,
+    /// State of the dead letter.
     pub state: DeadLetterState,
+    /// Reason of the failure: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
+    /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
+    /// `too_long`; or `gone` or `expired`.
     pub reason: String,
-    /// HTTP status of the last response. `None`: no response.
+    /// HTTP status of the last response. Null: no response.
     pub status: Option<i16>,
+    /// Error text of the push service. Null: none.
     pub detail: Option<String>,
+    /// Number of retries that were made.
     pub retries: i32,
-    /// Code from [`Tier::code`].
-    pub tier: i16,
+    /// Tier of the message.
+    #[sqlx(try_from = "i16")]
+    pub tier: Tier,
+    /// Push service of the recipient.
     pub gateway: Gateway,
+    /// Message that was sent.
     pub message: MessageId,
+    /// Title of the message, as in the list of messages. Only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[sqlx(default)]
+    pub title: Option<String>,
+    /// Recipient of the message.
     pub subscription: SubscriptionId,
-    pub at: Timestamp,
-    pub settled_at: Option<Timestamp>,
+    /// Time at which the delivery failed.
+    pub at: DateTime<Utc>,
+    /// Time at which the dead letter was replayed or discarded. Null: still open.
+    pub settled_at: Option<DateTime<Utc>>,
+    /// Message that replays it. Null: not replayed.
     pub replay: Option<MessageId>,
+    /// Number of attempts in its history.
     pub attempts: i64,
 }
 
