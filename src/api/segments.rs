@@ -83,30 +83,10 @@ pub(crate) struct SegmentPreview {
     /// The evaluated expression, with referenced segments expanded.
     expression: String,
     /// Number of members now.
-    reach: AudienceReachResponse,
+    reach: AudienceReach,
     /// Warnings: topics and messages in the expression that the app does not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
-}
-
-/// Number of a segment's active subscriptions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AudienceReachResponse {
-    /// Number of members.
-    count: i64,
-    /// Margin of error of the count, plus or minus, at 95 % confidence. 0: counted exactly.
-    margin: i64,
-    /// Number of all active subscriptions of the app.
-    of: i64,
-    /// Whether members were counted and not estimated from a sample.
-    exact: bool,
-}
-
-impl From<AudienceReach> for AudienceReachResponse {
-    fn from(reach: AudienceReach) -> Self {
-        let AudienceReach { count, margin, of, is_exact } = reach;
-        Self { count, margin, of, exact: is_exact }
-    }
 }
 
 /// Segment of a request, by name or by expression.
@@ -233,5 +213,5 @@ pub(crate) async fn preview(
     let now = state.clock.now();
     let reach = reach::of_everyone(&state.pool, server.app.id, &chosen.filter(), body.exact, now).await?;
     let warnings = chosen.warnings.into_iter().map(|what| FieldError::member("/segment", what)).collect();
-    Ok(axum::Json(SegmentPreview { expression: chosen.expression.to_string(), reach: reach.into(), warnings }))
+    Ok(axum::Json(SegmentPreview { expression: chosen.expression.to_string(), reach, warnings }))
 }

@@ -7,8 +7,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::Serialize;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::audience_counts;
@@ -37,14 +39,18 @@ const SEARCHED_AT_ONCE: i64 = 2_000;
 /// Number of standard errors of a 95 % confidence interval.
 const Z: f64 = 1.96;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Number of a segment's active subscriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = AudienceReachResponse)]
 pub struct AudienceReach {
-    /// Number of accepted subscriptions, estimated or counted.
+    /// Number of members.
     pub count: i64,
-    /// Margin of error, plus or minus, at 95 % confidence. 0: counted exactly.
+    /// Margin of error of the count, plus or minus, at 95 % confidence. 0: counted exactly.
     pub margin: i64,
-    /// Number of subscriptions without the filter.
+    /// Number of all active subscriptions of the app.
     pub of: i64,
+    /// Whether members were counted and not estimated from a sample.
+    #[serde(rename = "exact")]
     pub is_exact: bool,
 }
 
