@@ -222,37 +222,15 @@ pub(crate) async fn set_password(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Session of the caller.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionListResponse {
-    /// Id of the session.
-    id: SessionId,
-    /// Whether it is the session of this request.
-    is_this: bool,
-    /// Time of its start.
-    began_at: DateTime<Utc>,
-    /// Time of its last use, to the minute.
-    seen_at: DateTime<Utc>,
-    /// Time at which the session ends at the latest.
-    expires_at: DateTime<Utc>,
-    /// Address of the client that signed in.
-    address: Option<String>,
-    /// Browser that signed in, from `User-Agent`.
-    browser: Option<String>,
-}
-
 /// Lists the caller's sessions, the latest first.
-#[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<SessionListResponse>)))]
+#[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<SessionRow>)))]
 pub(crate) async fn list(
     caller: InSession, State(state): State<ApiState>, uri: Uri, Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let (cut, now) = (paging.cut()?, state.clock.now());
     let session = &caller.signed_in.session;
     let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.ask()).await?;
-    let show = |row: SessionRow| {
-        let SessionRow { id, began_at, seen_at, expires_at, address, browser } = row;
-        SessionListResponse { id, is_this: id == session.id, began_at, seen_at, expires_at, address, browser }
-    };
+    let show = |row: SessionRow| SessionRow { is_this: row.id == session.id, ..row };
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, PgPool};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::keyset::{Keyset, paged};
@@ -69,15 +72,23 @@ pub struct Session {
     pub grants: Grants,
 }
 
-#[derive(Debug)]
+/// Session of the caller.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SessionListResponse)]
 pub struct SessionRow {
+    /// Id of the session.
     pub id: SessionId,
-    pub began_at: Timestamp,
+    /// Whether it is the session of this request.
+    pub is_this: bool,
+    /// Time of its start.
+    pub began_at: DateTime<Utc>,
     /// Time of its last use, to the minute.
-    pub seen_at: Timestamp,
+    pub seen_at: DateTime<Utc>,
     /// Time at which the session ends at the latest.
-    pub expires_at: Timestamp,
+    pub expires_at: DateTime<Utc>,
+    /// Address of the client that signed in.
     pub address: Option<String>,
+    /// Browser that signed in, from `User-Agent`.
     pub browser: Option<String>,
 }
 
@@ -172,14 +183,14 @@ pub async fn end_all(conn: &mut PgConnection, of: Owner, but: Option<SessionId>,
 }
 
 /// Returns active sessions of an owner beyond the page's key, the nearest ids first. Those not used since `seen_after` have
-/// ended.
+/// ended. The caller sets `is_this`.
 pub async fn list(
     pool: &PgPool, of: Owner, seen_after: Timestamp, now: Timestamp, page: Keyset,
 ) -> sqlx::Result<Vec<SessionRow>> {
     let (teammate, api_key) = of.columns();
     paged!(pool, page, SessionRow,
-        ["SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
-         WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id" < "$5
+        [r#"SELECT id, false AS "is_this!", began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
+         WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id"# < "$5
          ORDER BY id" DESC "LIMIT $6"],
         (teammate, api_key, now, seen_after, page.beyond, page.limit)
     )
