@@ -147,7 +147,7 @@ async fn other_languages_compile_generated_clients() {
     let told = run(&dir, "python3", &[&paths[0], &paths[1]], &[]).await;
     let languages: BTreeSet<&str> = told.lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(languages, BTreeSet::from(["go", "java", "php", "ruby"]), "{told}");
-    println!("{told}");
+    eprintln!("{told}");
 }
 
 #[test]
