@@ -106,7 +106,7 @@ async fn limits(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Bro
 async fn topics_and_policies(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
     for (tier, policy) in Tier::ALL.into_iter().zip(policies::tiers(&state.pool, app).await?) {
         if let Some(policy) = policy {
-            let line = json!({"place": PolicyLevel::Tier.name(), "name": tier.name(), "policy": policy});
+            let line = json!({"level": PolicyLevel::Tier.name(), "name": tier.name(), "policy": policy});
             to.line("policy", &line).await?;
         }
     }
@@ -118,7 +118,7 @@ async fn topics_and_policies(to: &mut Giving, state: &ApiState, app: AppId) -> R
         for topic in topics {
             to.line("topic", &json!({"name": topic.name, "join": topic.join, "display": topic.display})).await?;
             if let Some(policy) = topic.policy {
-                let line = json!({"place": PolicyLevel::Topic.name(), "name": topic.name, "policy": policy});
+                let line = json!({"level": PolicyLevel::Topic.name(), "name": topic.name, "policy": policy});
                 to.line("policy", &line).await?;
             }
         }

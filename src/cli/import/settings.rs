@@ -120,7 +120,7 @@ impl<'a> Making<'a> {
             "flow" => drop(self.ask(Method::PUT, self.at(["flow"]), without(&[])).await?),
             "topic" => self.make_topic(it, &name).await?,
             "policy" => {
-                let place = if it["place"] == "tier" { "tiers" } else { "topics" };
+                let place = if it["level"] == "tier" { "tiers" } else { "topics" };
                 self.ask(Method::PUT, self.at(["policies", place, &name]), it["policy"].clone()).await?;
             }
             "segment" => drop(self.ask(Method::PUT, self.at(["segments", &name]), without(&["name"])).await?),

@@ -54,7 +54,7 @@ async fn tier_policy_is_set_shown_and_removed() {
     let untouched = api.get("/policies/tiers/transactional").await.ok(200);
     assert_eq!(
         untouched,
-        json!({"place": "tier", "name": "transactional", "policy": null, "in_force": {"baseDelayMs": 1000,
+        json!({"level": "tier", "name": "transactional", "policy": null, "in_force": {"baseDelayMs": 1000,
             "maxDelayMs": 60000, "maxAttempts": 8, "jitterPercent": 0.2, "immediateRetries": 1,
             "circuitFailureThreshold": 0.25, "circuitMinAttempts": 400, "circuitConsecutiveFailures": 5,
             "circuitOpenMs": 30000, "circuitOpenMaxMs": 60000, "retryTokenTtlSec": 300}})
@@ -95,7 +95,7 @@ async fn topic_policy_precedes_members_and_survives_replacement() {
     let policy = json!({"disableSubscriptionOverrides": true});
     api.set_policy("topics/news", policy.clone()).await.ok(200);
     let shown = api.get("/policies/topics/news").await.ok(200);
-    assert_eq!(shown, json!({"place": "topic", "name": "news", "policy": policy}));
+    assert_eq!(shown, json!({"level": "topic", "name": "news", "policy": policy}));
     assert_eq!(api.get("/topics/news").await.ok(200)["members"], 0);
     for name in ["a", "b"] {
         api.set_policy(&format!("topics/{name}"), guide(1)).await.ok(200);
@@ -355,10 +355,10 @@ async fn a_preview_shows_the_timetable_and_sends_nothing() {
 
     // As a policy of a place, it stands in for what is set there.
     api.set_policy("tiers/2", guide(2)).await.ok(200);
-    let tried = api.preview(json!({"policy": guide(4), "place": "tier"})).await;
+    let tried = api.preview(json!({"policy": guide(4), "level": "tier"})).await;
     assert_eq!((&tried["timetable"]["retries"], &tried["set_by"]["retry"]), (&json!(4), &json!("tier")));
     assert_eq!(api.preview(json!({})).await["timetable"]["retries"], 2, "nothing was stored");
-    let new = json!({"policy": guide(4), "place": "topic", "topic": "not-yet"});
+    let new = json!({"policy": guide(4), "level": "topic", "topic": "not-yet"});
     assert_eq!(api.preview(new).await["set_by"]["retry"], "topic");
 
     let messages = api.get("/messages").await.ok(200);
@@ -391,7 +391,7 @@ async fn preview_returns_text_or_chart() {
         (json!({"topic": "nobody-joined"}), "/topic"),
         (json!({"topic": "\0"}), "/topic"),
         (json!({"subscription": "sub_01920000-0000-7000-8000-000000000000"}), "/subscription"),
-        (json!({"place": "tier"}), "/place"),
+        (json!({"level": "tier"}), "/level"),
         (json!({"policy": {"circuitOpenMs": 5000}}), "/policy/circuitOpenMs"),
         (json!({"tiers": 1}), "/tiers"),
     ] {

@@ -10,7 +10,7 @@ async fn policy_is_simulated_beside_the_current_one() {
     let api = TestApi::start().await;
     let simulate = async |query: &str, body: Value| api.post(&format!("/policies/simulate?{query}"), body).await;
     let body =
-        json!({"tier": "transactional", "place": "tier", "policy": {"maxAttempts": 0, "circuitFailureThreshold": 1}});
+        json!({"tier": "transactional", "level": "tier", "policy": {"maxAttempts": 0, "circuitFailureThreshold": 1}});
     let shown = simulate("scenario=outage&deliveries=1000", body.clone()).await.ok(200);
     assert_eq!(
         (&shown["scenario"], &shown["tier"], &shown["ttl_s"]),
