@@ -166,13 +166,20 @@ pub(crate) async fn read(pool: &PgPool, plan: &Plan, of: &Measurement, now: Time
     Ok(CampaignResult {
         began_at: of.began_at,
         closes_at: of.closes_at,
-        is_final: now >= of.closes_at,
+        is_final: false,
         summary: if sentences.is_empty() { "No conversions.".to_owned() } else { sentences.join(" ") },
         accepted,
         unsubscribed,
         groups: shown.collect(),
         conversions,
     })
+}
+
+impl CampaignResult {
+    /// Returns the result of a period that is closed now.
+    pub(crate) fn closed(self) -> Self {
+        Self { is_final: true, ..self }
+    }
 }
 
 fn name_of(plan: &Plan, part: i16) -> String {

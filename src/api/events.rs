@@ -23,7 +23,6 @@ use super::http::outgoing::Outgoing;
 use super::http::paging::{Page, Paging};
 use super::http::problem::Problem;
 use super::http::routes::routes;
-use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, EventId};
 use bellwire_store::outcomes::events::{self, DeadLetterCreated, EventRow, SlaMissed, StreamRow, SubscriptionGone};
 use utoipa_axum::router::OpenApiRouter;
@@ -47,11 +46,26 @@ pub(crate) struct EventResponse {
     /// Number of occurrences within that minute.
     count: i64,
     /// Type of the event.
-    #[schema(value_type = EventType)]
+    #[schema(value_type = AppEventType)]
     kind: Value,
     /// Data of the event, by its type.
     #[schema(value_type = EventData)]
     data: Value,
+}
+
+/// Type of an event in the history of an app.
+#[derive(Serialize, ToSchema)]
+#[expect(dead_code, reason = "describes JSON, is never built")]
+enum AppEventType {
+    /// Deliveries died; the first of a reason and minute.
+    #[serde(rename = "dead_letter.created")]
+    DeadLetterCreated,
+    /// Subscriptions of one push service and VAPID key are gone.
+    #[serde(rename = "subscription.gone")]
+    SubscriptionGone,
+    /// Deliveries missed the SLA of their tier; the first of a tier and minute.
+    #[serde(rename = "sla.missed")]
+    SlaMissed,
 }
 
 /// Data of an event, by its type.

@@ -91,7 +91,7 @@ async fn close(pool: &PgPool, vault: &Vault, of: &Measurement, now: Timestamp) -
             return periods::put_off(pool, of.id, closes_at).await;
         }
     }
-    let result = serde_json::json!(results::read(pool, &plan, of, now).await?);
+    let result = serde_json::json!(results::read(pool, &plan, of, now).await?.closed());
     let mut tx = transactions::begin(pool).await?;
     periods::close(&mut tx, of.id, &result).await?;
     tx.commit().await

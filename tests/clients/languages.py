@@ -36,7 +36,7 @@ def need(*tools: str) -> None:
 
 def run(*command: str | Path, directory: Path, **variables: str) -> None:
     environment = {**os.environ, **variables}
-    ended = subprocess.run(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ended = subprocess.run(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
     if ended.returncode:
         raise Failed("\n".join(ended.stdout.splitlines()[-60:]) or f"exit status {ended.returncode}")
 
@@ -62,7 +62,7 @@ def compile_go(client: Path) -> None:
     try:
         run("go", "mod", "download", directory=client)
     except Failed as failure:
-        raise Skipped(f"gopkg.in/validator.v2 missing, and cannot be fetched: {failure}") from failure
+        raise Skipped(f"gopkg.in/validator.v2 missing, and cannot be fetched: {str(failure).splitlines()[-1]}") from failure
     run("go", "build", ".", directory=client)
 
 

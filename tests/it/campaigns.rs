@@ -331,6 +331,24 @@ async fn withdrawn_campaign_has_no_follow_up() {
 }
 
 #[tokio::test]
+async fn withdrawn_variant_leaves_the_follow_up() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..12).await;
+    let variants = json!([{"name": "a", "message": {}}, {"name": "b", "message": {"content": {"title": "Typo"}}}]);
+    started(&app, plan("first", json!({"variants": variants}))).await;
+    run_scheduler(&app).await;
+    let messages = app.get("/v1/apps/shop/messages").await["data"].as_array().unwrap().clone();
+    assert_eq!(messages.len(), 2);
+    let path = format!("/v1/apps/shop/messages/{}/withdraw", messages[0]["id"].as_str().unwrap());
+    app.call(Method::POST, &path, Value::Null).await.ok(200);
+    let follows = json!({"campaign": "first", "did_not": "click", "after": 3600});
+    let slug = started(&app, plan("second", json!({"follows": follows}))).await;
+    advance(&app, 2 * HOUR).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 12);
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn expired_campaign_sends_nothing() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;

@@ -3,7 +3,6 @@
 
 mod backends;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use axum::http::Method;
@@ -145,8 +144,10 @@ async fn other_languages_compile_generated_clients() {
     let description = root().join("static/openapi.json");
     let paths = [script, description].map(|path| path.to_str().expect("UTF-8").to_owned());
     let told = run(&dir, "python3", &[&paths[0], &paths[1]], &[]).await;
-    let languages: BTreeSet<&str> = told.lines().filter_map(|line| line.split(':').next()).collect();
-    assert_eq!(languages, BTreeSet::from(["go", "java", "php", "ruby"]), "{told}");
+    for language in ["go", "java", "php", "ruby"] {
+        let is_told = |line: &str| line.strip_prefix(language).is_some_and(|rest| rest.starts_with(": "));
+        assert!(told.lines().any(is_told), "{language}: {told}");
+    }
     eprintln!("{told}");
 }
 

@@ -78,7 +78,7 @@ async fn engagement_shares_are_by_push_service() {
     let told = ["displayed", "closed", "display_share", "click_share", "ignored_share"].map(|name| &apple["now"][name]);
     assert_eq!(told, [&json!(0), &Value::Null, &Value::Null, &Value::Null, &Value::Null]);
     assert_eq!(apple["level"], "unknown");
-    for wrong in ["0", "366", "x"] {
+    for wrong in ["0", "367", "x"] {
         let path = format!("/v1/apps/shop/engagement?days={wrong}");
         assert_eq!(app.call(Method::GET, &path, Value::Null).await.status, 400, "{wrong}");
     }

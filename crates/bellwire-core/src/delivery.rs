@@ -117,9 +117,8 @@ named! {
 }
 
 named! {
-    /// Result of a delivery; [`Retry`](Ending::Retry) is the result of an attempt.
-    ///
-    /// The numbers are stored in `attempts.ending` and never change their meaning.
+    /// Result of a delivery; `retry` is the result of an attempt.
+    // The numbers are stored in `attempts.ending` and never change their meaning.
     pub enum Ending {
         /// Accepted by the push service (2xx). That does not prove that the notification was displayed.
         Accepted = "accepted" (1),
@@ -146,7 +145,7 @@ impl Ending {
 }
 
 named! {
-    /// Event of a notification, or result of a withdrawal, that a service worker reports. The numbers are stored in `receipts.kind`.
+    /// Event of a notification, or result of a withdrawal, that a service worker reports.
     pub enum ReceiptKind {
         /// A notification was displayed, or the page's own handler processed the push.
         Displayed = "displayed" (1),

@@ -99,7 +99,7 @@ pub enum Content {
     },
 }
 
-/// A notification in the API's form. [`bellwire_webpush::payload`] converts it to declarative web push JSON.
+/// Notification, as browsers show it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

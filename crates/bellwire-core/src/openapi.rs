@@ -32,7 +32,7 @@ impl ToSchema for TierSchema {
     }
 }
 
-/// Schema of [`Payload`], whose JSON is parsed by hand.
+/// Payload of a push that is no notification, for the site's own service worker.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Payload)]
 #[serde(untagged)]

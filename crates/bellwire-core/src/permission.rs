@@ -86,7 +86,7 @@ impl Speaker {
 }
 
 named! {
-    /// Kind of creator of a topic, as stored in `topics.made_by`.
+    /// Kind of creator of a topic.
     #[cfg_attr(feature = "openapi", schema(as = TopicMaker))]
     pub enum Maker {
         /// A browser, in an app that allows browsers to create topics. The number of such topics is limited, and maintenance
@@ -98,7 +98,7 @@ named! {
 }
 
 named! {
-    /// Callers that may join and leave a topic, as stored in `topics.join_by`.
+    /// Callers that may join and leave a topic.
     #[derive(Default)]
     pub enum TopicJoin {
         /// Browsers and servers. The default.

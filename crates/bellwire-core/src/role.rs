@@ -7,7 +7,7 @@ use crate::named;
 use crate::scope::Scope;
 
 named! {
-    /// Role of a teammate in an app, or in all apps and the server, as stored in `teammate_roles.role`.
+    /// Role of a teammate in an app, or in all apps and the server.
     #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
     pub enum Role {
         /// Reads everything but secrets and what dead letters hold.

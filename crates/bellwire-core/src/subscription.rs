@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 use crate::named;
 
 named! {
-    /// State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In any state, registering its
+    /// State of a subscription. Only active ones get pushes. In any state, registering its
     /// endpoint again makes it active and starts its next life. Deliveries for an earlier life are not sent to it.
     pub enum SubscriptionState {
         /// It gets pushes. Set by registration: of a new endpoint, of one that had ended, or as a replacement.

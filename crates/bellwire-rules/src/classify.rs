@@ -82,7 +82,7 @@ pub enum PostResult<'a> {
 }
 
 named! {
-    /// Reason for which a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each
+    /// Reason for which a delivery is dead. Each
     /// reason leaves an open dead letter and an event of the app.
     pub enum DeadReason {
         /// 400: the push service rejects the request itself. Set by [`classify`] for the first such response.

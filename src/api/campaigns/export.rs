@@ -17,6 +17,9 @@ use bellwire_vault::PLAN;
 pub(in crate::api) async fn plan_for_export(
     state: &ApiState, app: &App, row: &CampaignRow,
 ) -> Result<Option<CampaignPlan>, Problem> {
+    if is_over(row.state) {
+        return Ok(None);
+    }
     let StoredPlan { mut given, checked } = open(state, row.id, &row.plan)?;
     if !goes_along(row.state, &checked.when) {
         return Ok(None);
@@ -30,8 +33,11 @@ pub(in crate::api) async fn plan_for_export(
 }
 
 fn goes_along(stands: CampaignState, when: &When) -> bool {
-    let is_over = matches!(stands, CampaignState::Done | CampaignState::Cancelled);
-    stands == CampaignState::Draft || matches!(when, When::Cron(_) | When::Trigger(_)) && !is_over
+    stands == CampaignState::Draft || matches!(when, When::Cron(_) | When::Trigger(_)) && !is_over(stands)
+}
+
+fn is_over(stands: CampaignState) -> bool {
+    matches!(stands, CampaignState::Done | CampaignState::Cancelled)
 }
 
 /// Decrypts a stored plan.

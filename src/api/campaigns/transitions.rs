@@ -114,12 +114,15 @@ pub(crate) async fn withdraw(
     let (app, now) = (&server.app, state.clock.now());
     let mut tx = state.begin().await?;
     let turned = transitions::turn(&mut tx, app.id, row.id, CampaignOrder::Cancel, now).await?;
-    let n = withdrawals::request_of_campaign(&mut tx, server.app.id, row.id, server.caller.counted_as(), now).await?;
-    let changes = n > 0 || matches!(turned, Some(OrderResult::To(_)));
+    let (n, replays) = withdrawals::request_of_campaign(&mut tx, row.id, server.caller.counted_as(), now).await?;
+    let changes = n > 0 || !replays.is_empty() || matches!(turned, Some(OrderResult::To(_)));
     let entry = server.did(AuditAction::CampaignWithdrawn, row.id).with(json!({"slug": row.slug, "messages": n}));
     let carried_out =
         tokio::spawn(carry_out(state.clone(), row.id, tx, changes.then_some(entry), now).in_current_span());
     carried_out.await.map_err(|_| Problem::internal())??;
+    for replay in replays {
+        withdraw::go_on(&state, replay).await;
+    }
     tokio::spawn(withdraw::finish(state.clone(), Withdrawing::Campaign(row.id)));
     let row = find(&state, app, &CampaignRef::Id(row.id)).await?;
     view_steered(&state, app, &row).await

@@ -86,7 +86,7 @@ async fn run(
 
 /// Continues a withdrawal. If deliveries of the message have not ended, a task continues it, and maintenance after a restart. A failure
 /// is none of the request, which is committed.
-async fn go_on(state: &ApiState, id: MessageId) {
+pub(in crate::api) async fn go_on(state: &ApiState, id: MessageId) {
     let progress =
         advance(state, id).await.inspect_err(|error| tracing::warn!(%error, "a withdrawal is continued later"));
     if !matches!(progress, Ok(ChunkProgress::Done)) {

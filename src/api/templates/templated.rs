@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for TemplateRef {
     }
 }
 
-/// Schema of [`TemplateRef`].
+/// Template of a message: the name of a stored one, or the template itself.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = TemplateRef)]

@@ -209,7 +209,9 @@ fn has_rows(description: &Value, schema: &Value) -> bool {
     let named = schema["$ref"].as_str().and_then(|name| description.pointer(name.trim_start_matches('#')));
     let schema = named.unwrap_or(schema);
     let parts = schema["allOf"].as_array().into_iter().flatten();
-    schema["properties"]["data"]["type"] == "array" || parts.into_iter().any(|part| has_rows(description, part))
+    let properties = &schema["properties"];
+    let is_page = properties["data"]["type"] == "array" && properties["iterator"].is_object();
+    is_page || parts.into_iter().any(|part| has_rows(description, part))
 }
 
 /// Whether a path below a list belongs to its row: the list itself, a row, or an action on either.
@@ -217,7 +219,7 @@ fn is_of_list(below: &str) -> bool {
     let segments: Vec<&str> = below.split('/').skip(1).collect();
     match segments.as_slice() {
         [] | [_] => true,
-        [row, _] => row.starts_with('{'),
+        [row, _] => row.starts_with('{') && *row != "{app}",
         _ => false,
     }
 }

@@ -10,8 +10,9 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bellwire_core::delivery::Tier;
-use bellwire_core::id::{AppId, MessageId};
-use bellwire_store::outcomes::events::{self, Event};
+use bellwire_core::id::{AppId, LaneId, MessageId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_store::outcomes::events::{self, Event, EventData, SubscriptionGone};
 use chrono::{TimeDelta, Utc};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -118,6 +119,9 @@ impl Workshop {
             let at = Utc::now() - TimeDelta::minutes(minutes);
             events::record(&mut conn, vec![missed], at).await.expect("an event");
         }
+        let gone = SubscriptionGone { lane: LaneId(1), gateway: Gateway::Fcm, vapid_key: VapidKeyId(Uuid::now_v7()) };
+        let gone = Event { app: owner, body: EventData::SubscriptionGone(gone), n: 2 };
+        events::record(&mut conn, vec![gone], Utc::now() - TimeDelta::minutes(10)).await.expect("an event");
         drop(conn);
         let server = Server::with(&app, &["--roles", "api"]).await;
         let (address, requests) = lossy_proxy(server.address).await;
@@ -143,7 +147,7 @@ impl Workshop {
         assert_eq!(output["problem"], json!({"status": 422, "code": "invalid", "title": "Invalid", "pointer": "/ttl"}));
         assert_eq!(output["webhooks"], json!([["delivery.clicked"], "refused", "refused"]));
         assert_eq!((&output["targeted"], &output["busy"]), (&json!(1), &json!("503 unexpected_response")), "{output}");
-        assert_eq!(output["events"], json!([["sla.missed", 1], ["sla.missed", 1]]));
+        assert_eq!(output["events"], json!([["sla.missed", 1], ["sla.missed", 1], ["subscription.gone", 2]]));
         assert_eq!((&output["later_events"], &output["refused_cursor"]), (&json!([]), &json!("400 invalid_parameter")));
 
         let requests = std::mem::take(&mut *self.requests.lock());

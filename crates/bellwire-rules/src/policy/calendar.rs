@@ -125,7 +125,7 @@ pub struct Window {
     hours: Hours,
 }
 
-/// JSON form of a [`Window`].
+/// Times on some days of the week.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

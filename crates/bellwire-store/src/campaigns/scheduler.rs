@@ -266,21 +266,22 @@ pub struct FollowedRun {
 }
 
 /// Returns the run that a follow-up started at `since` follows: the followed campaign's last run until then, or else its first.
-/// Withdrawn runs are followed by nothing. `None`: the followed campaign does not exist.
+/// Nothing follows a run all of whose messages are withdrawn. `None`: the followed campaign does not exist.
 pub async fn followed(
     conn: &mut PgConnection, app: AppId, id: CampaignId, since: Timestamp,
 ) -> sqlx::Result<Option<FollowedRun>> {
     fetch_optional!(
         conn,
         FollowedRun,
-        r#"WITH runs AS (
-             SELECT r.run, r.at FROM campaign_runs r WHERE r.campaign = $1 AND NOT EXISTS (
-               SELECT FROM campaign_parts p JOIN withdrawals w ON w.message = p.message
-               WHERE p.campaign = r.campaign AND p.run = r.run))
-           SELECT c.state NOT IN ('cancelled', 'done') AS "is_on!",
-             coalesce((SELECT at FROM runs WHERE at <= $3 ORDER BY run DESC LIMIT 1),
-                      (SELECT at FROM runs ORDER BY run LIMIT 1)) AS at
-           FROM campaigns c WHERE c.id = $1 AND c.app = $2"#,
+        r#"SELECT c.state NOT IN ('cancelled', 'done') AND NOT coalesce(r.withdrawn, false) AS "is_on!",
+             CASE WHEN NOT r.withdrawn THEN r.at END AS at
+           FROM campaigns c LEFT JOIN LATERAL (
+             SELECT r.at, (SELECT coalesce(bool_and(w.message IS NOT NULL), false)
+                           FROM campaign_parts p LEFT JOIN withdrawals w ON w.message = p.message
+                           WHERE p.campaign = r.campaign AND p.run = r.run AND p.message IS NOT NULL) AS withdrawn
+             FROM campaign_runs r WHERE r.campaign = c.id
+             ORDER BY r.at <= $3 DESC, CASE WHEN r.at <= $3 THEN r.run ELSE -r.run END DESC LIMIT 1) r ON true
+           WHERE c.id = $1 AND c.app = $2"#,
         (id.0, app.0, since)
     )
 }

@@ -12,7 +12,7 @@ use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::named;
 
 named! {
-    /// State of a key, as stored in `vapid_keys.state`.
+    /// State of a key.
     #[derive(Default)]
     #[schema(as = VapidKeyRole)]
     pub enum Role {

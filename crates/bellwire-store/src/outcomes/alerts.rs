@@ -11,7 +11,7 @@ use bellwire_core::id::{AlertId, AppId};
 use bellwire_core::named;
 
 named! {
-    /// Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repeated occurrences are
+    /// Kind of an alert. An alert is open until an operator resolves it. Repeated occurrences are
     /// counted; after that, the next one opens a new alert.
     #[schema(as = AlertKind)]
     pub enum AlertKind {

@@ -29,7 +29,7 @@ use bellwire_rules::classify::DeadReason;
 pub const GROUPS_MAX: i64 = 1000;
 
 named! {
-    /// State of a dead letter, as stored in `dead_letters.state`.
+    /// State of a dead letter.
     #[schema(as = DeadLetterState)]
     pub enum DeadLetterState {
         /// Can be replayed or discarded. A failed delivery creates an open dead letter, which keeps the content of its message.

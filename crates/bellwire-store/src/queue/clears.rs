@@ -188,6 +188,7 @@ pub(crate) async fn clicked(
 /// while a push to one of them may be on its way. The newest messages come first, so that paused ones delay no others.
 pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
     let mut before = (MessageId(Uuid::max()), SubscriptionId(Uuid::max()));
+    let mut fanning_out = None;
     for _ in 0..PAGES {
         let clicks = fetch_all!(
             pool,
@@ -198,14 +199,21 @@ pub async fn after_clicks(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx:
         let Some(last) = clicks.last() else { break };
         before = (last.message, last.subscription);
         for click in &clicks {
-            if after_click(pool, vault, click.message, click.subscription, now).await? == Cleared::Sending {
-                // So do its other clicks.
-                before = (click.message, SubscriptionId(Uuid::nil()));
-                break;
+            // Its other clicks wait for the same.
+            if fanning_out == Some(click.message) {
+                continue;
+            }
+            let cleared = after_click(pool, vault, click.message, click.subscription, now).await?;
+            if cleared == Cleared::Sending && has_cursors(pool, click.message).await? {
+                fanning_out = Some(click.message);
             }
         }
     }
     Ok(())
+}
+
+async fn has_cursors(pool: &PgPool, id: MessageId) -> sqlx::Result<bool> {
+    fetch_one!(pool, scalar, r#"SELECT EXISTS (SELECT FROM cursors WHERE message = $1) AS "exists!""#, (id.0))
 }
 
 async fn after_click(

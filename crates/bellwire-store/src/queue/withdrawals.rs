@@ -57,7 +57,9 @@ pub(crate) async fn request_within(
          SELECT id, app, $3, $4 FROM messages WHERE id = $1 AND app = $2 AND withdraws IS NULL ON CONFLICT DO NOTHING",
         (id.0, app.0, now, sent_by)
     )?;
-    cancel_replays(conn, app, vec![id], now).await?;
+    for replay in record_all_replays(conn, vec![id]).await? {
+        steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
+    }
     Ok(match steered {
         Steered::Unknown => Withdrawn::Unknown,
         _ if recorded == 0 => match is_withdrawn(conn, id).await? {
@@ -67,19 +69,6 @@ pub(crate) async fn request_within(
         Steered::Now { stop, .. } => Withdrawn::Now(Some(stop)),
         Steered::Done | Steered::Cancelled | Steered::Already => Withdrawn::Now(None),
     })
-}
-
-/// Withdraws the messages that replayed deliveries of withdrawn messages, and cancels what waits of them.
-async fn cancel_replays(
-    conn: &mut PgConnection, app: AppId, mut replayed: Vec<MessageId>, now: Timestamp,
-) -> sqlx::Result<()> {
-    while let Some(of) = replayed.pop() {
-        for replay in record_replays(conn, of).await? {
-            steering::steer_within(conn, app, replay, MessageOrder::Cancel, now).await?;
-            replayed.push(replay);
-        }
-    }
-    Ok(())
 }
 
 /// Records that the messages that replayed deliveries of a withdrawn message are withdrawn, too. Returns those that were not.
@@ -94,11 +83,22 @@ async fn record_replays(conn: &mut PgConnection, id: MessageId) -> sqlx::Result<
     )
 }
 
-/// Records that all messages of a locked campaign are withdrawn, and cancels their replays, which the order to the campaign does not
-/// reach. Returns the number of those that were not withdrawn.
+/// Does so for these messages, and for replays of replays.
+async fn record_all_replays(conn: &mut PgConnection, mut open: Vec<MessageId>) -> sqlx::Result<Vec<MessageId>> {
+    let mut replays = Vec::new();
+    while let Some(of) = open.pop() {
+        let new = record_replays(conn, of).await?;
+        open.extend(&new);
+        replays.extend(new);
+    }
+    Ok(replays)
+}
+
+/// Records that all messages of a locked campaign are withdrawn. Returns the number of those that were not, and the messages that
+/// replayed some of their deliveries: the order to the campaign does not reach these, so [`advance`] cancels them.
 pub async fn request_of_campaign(
-    conn: &mut PgConnection, app: AppId, campaign: CampaignId, sent_by: Option<Uuid>, now: Timestamp,
-) -> sqlx::Result<u64> {
+    conn: &mut PgConnection, campaign: CampaignId, sent_by: Option<Uuid>, now: Timestamp,
+) -> sqlx::Result<(u64, Vec<MessageId>)> {
     let recorded = rows_affected!(
         &mut *conn,
         "INSERT INTO withdrawals (message, app, at, sent_by)
@@ -112,8 +112,7 @@ pub async fn request_of_campaign(
            WHERE campaign = $1 AND EXISTS (SELECT FROM dead_letters WHERE message = m.id AND state = 'replayed') ORDER BY id"#,
         (campaign.0)
     )?;
-    cancel_replays(conn, app, replayed, now).await?;
-    Ok(recorded)
+    Ok((recorded, record_all_replays(conn, replayed).await?))
 }
 
 /// Returns withdrawn messages of which some deliveries have not ended.

@@ -155,13 +155,16 @@ async fn lock_browsers(
     let successors = aliases::resolve(&mut *conn, vault, app, &replaced).await?;
     let ids: Vec<SubscriptionId> = successors.values().flatten().copied().collect();
     let rows = lock_rows(conn, app, &ids).await?;
-    for (id, next) in successors {
-        let Some(browser) = browsers.get_mut(&id) else { continue };
-        match next.and_then(|next| rows.get(&next)) {
-            Some(next) => browser.clone_from(next),
-            // The browser is another person's by now.
-            None => browser.user = None,
-        }
+    for browser in replaced.iter().filter_map(|id| browsers.remove(id)).collect::<Vec<_>>() {
+        let next = successors.get(&browser.id).copied().flatten().and_then(|next| rows.get(&next));
+        // Read again under the lock: the browser may be another person's by now.
+        let is_same = |next: &&EventBrowser| !next.is_replaced && (browser.user.is_none() || browser.user == next.user);
+        let id = browser.id;
+        let current = match next.filter(is_same) {
+            Some(next) => next.clone(),
+            None => EventBrowser { user: None, ..browser },
+        };
+        browsers.insert(id, current);
     }
     Ok(browsers)
 }

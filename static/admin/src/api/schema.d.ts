@@ -3753,7 +3753,7 @@ export interface components {
         ActionId: string;
         AlertId: string;
         /**
-         * @description Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repeated occurrences are
+         * @description Kind of an alert. An alert is open until an operator resolves it. Repeated occurrences are
          *     counted; after that, the next one opens a new alert.
          * @enum {string}
          */
@@ -3899,6 +3899,11 @@ export interface components {
              */
             weight?: number | null;
         };
+        /**
+         * @description Type of an event in the history of an app.
+         * @enum {string}
+         */
+        AppEventType: "dead_letter.created" | "subscription.gone" | "sla.missed";
         AppId: string;
         /** @description An app: a site that sends notifications. */
         AppResponse: {
@@ -4135,7 +4140,7 @@ export interface components {
              */
             timezone: string;
         };
-        /** @description JSON form of a [`Window`]. */
+        /** @description Times on some days of the week. */
         CalendarWindow: {
             /** @description Days of the week. Empty: all days. */
             days?: components["schemas"]["WeekDay"][];
@@ -5351,12 +5356,12 @@ export interface components {
             prev_iterator?: string | null;
         };
         /**
-         * @description State of a dead letter, as stored in `dead_letters.state`.
+         * @description State of a dead letter.
          * @enum {string}
          */
         DeadLetterState: "open" | "replayed" | "discarded" | "closed";
         /**
-         * @description Reason for which a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each
+         * @description Reason for which a delivery is dead. Each
          *     reason leaves an open dead letter and an event of the app.
          * @enum {string}
          */
@@ -5519,9 +5524,7 @@ export interface components {
             warnings?: components["schemas"]["FieldError"][];
         };
         /**
-         * @description Result of a delivery; [`Retry`](Ending::Retry) is the result of an attempt.
-         *
-         *     The numbers are stored in `attempts.ending` and never change their meaning.
+         * @description Result of a delivery; `retry` is the result of an attempt.
          * @enum {string}
          */
         Ending: "accepted" | "retry" | "gone" | "expired" | "dead" | "cancelled" | "capped";
@@ -5608,7 +5611,7 @@ export interface components {
             /** @description Id of the event. */
             id: components["schemas"]["EventId"];
             /** @description Type of the event. */
-            kind: components["schemas"]["EventType"];
+            kind: components["schemas"]["AppEventType"];
         };
         /** @description A page of a list. */
         EventResponsePage: {
@@ -7004,7 +7007,7 @@ export interface components {
             /** @description URL of the receiver: `https://`, with a public address. */
             url: string;
         };
-        /** @description A notification in the API's form. [`bellwire_webpush::payload`] converts it to declarative web push JSON. */
+        /** @description Notification, as browsers show it. */
         Notification: {
             /** @description Buttons, at most four. */
             actions?: components["schemas"]["NotificationAction"][];
@@ -7225,7 +7228,7 @@ export interface components {
          * @enum {string}
          */
         PastZones: "tomorrow" | "skip";
-        /** @description Schema of [`Payload`], whose JSON is parsed by hand. */
+        /** @description Payload of a push that is no notification, for the site's own service worker. */
         Payload: string | ({
             /** @description Base64 or base64url, with or without padding. */
             base64?: string;
@@ -7953,7 +7956,7 @@ export interface components {
             receipt: string;
         };
         /**
-         * @description Event of a notification, or result of a withdrawal, that a service worker reports. The numbers are stored in `receipts.kind`.
+         * @description Event of a notification, or result of a withdrawal, that a service worker reports.
          * @enum {string}
          */
         ReceiptKind: "displayed" | "clicked" | "closed" | "removed" | "prevented" | "missed";
@@ -8180,7 +8183,7 @@ export interface components {
             shortest_s: number;
         };
         /**
-         * @description Role of a teammate in an app, or in all apps and the server, as stored in `teammate_roles.role`.
+         * @description Role of a teammate in an app, or in all apps and the server.
          * @enum {string}
          */
         Role: "viewer" | "sender" | "operator" | "admin";
@@ -8784,7 +8787,7 @@ export interface components {
             prev_iterator?: string | null;
         };
         /**
-         * @description State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In any state, registering its
+         * @description State of a subscription. Only active ones get pushes. In any state, registering its
          *     endpoint again makes it active and starts its next life. Deliveries for an earlier life are not sent to it.
          * @enum {string}
          */
@@ -8920,7 +8923,7 @@ export interface components {
             /** @description User to render for: their first active subscription. Requires the scope `read` in addition. */
             user?: string | null;
         };
-        /** @description Schema of [`TemplateRef`]. */
+        /** @description Template of a message: the name of a stored one, or the template itself. */
         TemplateRef: string | components["schemas"]["Template"];
         /** @description Stored template. */
         TemplateResponse: {
@@ -9067,12 +9070,12 @@ export interface components {
             title: string;
         };
         /**
-         * @description Callers that may join and leave a topic, as stored in `topics.join_by`.
+         * @description Callers that may join and leave a topic.
          * @enum {string}
          */
         TopicJoin: "anyone" | "server";
         /**
-         * @description Kind of creator of a topic, as stored in `topics.made_by`.
+         * @description Kind of creator of a topic.
          * @enum {string}
          */
         TopicMaker: "browser" | "server";
@@ -9343,7 +9346,7 @@ export interface components {
             prev_iterator?: string | null;
         };
         /**
-         * @description State of a key, as stored in `vapid_keys.state`.
+         * @description State of a key.
          * @enum {string}
          */
         VapidKeyRole: "active" | "retired";
@@ -14884,7 +14887,7 @@ export interface operations {
                      *             "reason": "…"
                      *           },
                      *           "id": "evt_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
-                     *           "kind": "delivery.accepted"
+                     *           "kind": "dead_letter.created"
                      *         }
                      *       ],
                      *       "done": true,

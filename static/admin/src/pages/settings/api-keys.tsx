@@ -17,7 +17,7 @@ import { Ask, Field, Form, type Written } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { loadApiKeys, makeApiKey, revokeApiKey, type ApiKey, type NewApiKey, type Scope } from "./load";
+import { loadApiKeys, makeApiKey, revokeApiKey, type ApiKey, type CreatedApiKey, type Scope } from "./load";
 
 /** API keys of the app's servers. */
 export function ApiKeys({ app }: { app: AppResponse }) {
@@ -183,7 +183,7 @@ const LASTS: readonly [string, string][] = [
 ];
 
 function MakeKey({ app, onClose, onMade }: { app: AppResponse; onClose: () => void; onMade: () => unknown }) {
-  const [made, setMade] = useState<NewApiKey>();
+  const [made, setMade] = useState<CreatedApiKey>();
   const make = async (written: Written) => {
     const days = Number(written.text("days"));
     const expires_at = days ? new Date(clock.now().getTime() + days * 86_400_000).toISOString() : null;

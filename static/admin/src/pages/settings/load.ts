@@ -8,7 +8,7 @@ type Schemas = components["schemas"];
 export type VapidKeyResponse = Schemas["VapidKeyResponse"];
 export type VapidKeyExport = Schemas["VapidKeyExport"];
 export type ApiKey = Schemas["ApiKeyResponse"];
-export type NewApiKey = Schemas["CreatedApiKey"];
+export type CreatedApiKey = Schemas["CreatedApiKey"];
 export type IdentityKey = Schemas["IdentityKeyResponse"];
 export type CalendarSettings = Schemas["CalendarSettings"];
 export type OffPeak = Schemas["CalendarWindow"];
@@ -48,7 +48,7 @@ export const exportVapidKey = (app: string, vapid_key: string): Promise<VapidKey
 export async function loadApiKeys(app: string, signal?: AbortSignal): Promise<ApiKey[]> {
   return (await told(api.GET("/v1/apps/{app}/api-keys", { params: { ...of(app), query: ALL }, signal }))).data;
 }
-export const makeApiKey = (app: string, body: Schemas["NewApiKey"]): Promise<NewApiKey> =>
+export const makeApiKey = (app: string, body: Schemas["NewApiKey"]): Promise<CreatedApiKey> =>
   told(api.POST("/v1/apps/{app}/api-keys", { params: of(app), body }));
 export const revokeApiKey = (app: string, api_key: string, keep_descendants: boolean) =>
   told(
