@@ -52,7 +52,7 @@ const busy = await bellwire.GET("/v1/apps/{app}", { params: { path: { app: "busy
 );
 
 let cursor = "0";
-const events: [Schemas["EventType"], number][] = [];
+const events: [Schemas["AppEventType"], number][] = [];
 for await (const event of streamEvents(bellwire, app, cursor)) {
   events.push([event.kind, event.count]);
   cursor = event.cursor;
