@@ -31,6 +31,15 @@ async fn start_reminder(app: &TestApp, more: Value) {
     start(app, "reminder", schedule, more).await;
 }
 
+/// Reminds again after an hour without a click.
+async fn start_follow_up(app: &TestApp) {
+    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
+    let plan = json!({"slug": "again", "follows": follows,
+        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
+    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
+    order(app, "again", "start").await.ok(200);
+}
+
 async fn report(app: &TestApp, events: Value) -> Reply {
     app.call(Method::POST, "/v1/apps/shop/events", json!({"events": events})).await
 }
@@ -282,11 +291,7 @@ async fn withdrawn_message_has_no_follow_up() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     start_reminder(&app, json!({})).await;
-    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
-    let plan = json!({"slug": "again", "follows": follows,
-        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
-    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
-    order(&app, "again", "start").await.ok(200);
+    start_follow_up(&app).await;
     did(&app, "ann", "cart_added").await;
     advance(&app, 30 * MINUTE).await;
     let sent = app.get("/v1/apps/shop/messages").await["data"][0]["id"].as_str().unwrap().to_owned();
@@ -301,11 +306,7 @@ async fn purchase_reported_late_ends_the_follow_up() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     start_reminder(&app, json!({})).await;
-    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
-    let plan = json!({"slug": "again", "follows": follows,
-        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
-    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
-    order(&app, "again", "start").await.ok(200);
+    start_follow_up(&app).await;
     did(&app, "ann", "cart_added").await;
     let bought_at = app.clock.now() + Duration::from_secs(600);
     advance(&app, 30 * MINUTE).await;
@@ -342,11 +343,7 @@ async fn follow_up_needs_an_accepted_message() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     start_reminder(&app, json!({})).await;
-    let follows = json!({"campaign": "reminder", "did_not": "click", "after": 3600});
-    let plan = json!({"slug": "again", "follows": follows,
-        "message": {"to": {"all": true}, "content": {"title": "Still there", "body": "Your cart"}}});
-    app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201);
-    order(&app, "again", "start").await.ok(200);
+    start_follow_up(&app).await;
     let rule = app.simulator.add_rule(Rule::always(RuleAction::BadRequest)).unwrap();
     did(&app, "ann", "cart_added").await;
     advance(&app, 30 * MINUTE).await;
